@@ -1,0 +1,78 @@
+# make demo | test | bench | asan | tsan | format | clean.   Everything lands in .venv and build/.
+# Each step leaves a stamp, so a second run redoes only what changed.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+
+PYTHON ?= $(firstword $(foreach p,python3.11 python3,$(shell command -v $(p))))
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+JOBS ?= $(shell nproc)
+CMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -DPython_EXECUTABLE=$(CURDIR)/$(PY)
+SOURCES := $(shell find src tests/core tests/fakeplugin -name '*.cpp' -o -name '*.h' 2>/dev/null)
+BUILD_FILES := CMakeLists.txt CMakePresets.json $(wildcard cmake/*)
+CASES := $(firstword $(wildcard tests/cases ../shared/cases))
+
+# ---- set-up ---------------------------------------------------------------------------------
+.PHONY: setup build
+setup: $(VENV)/.installed
+
+build/.system: tools/system_packages.sh
+	@mkdir -p build
+	bash tools/system_packages.sh
+	@touch $@
+
+$(VENV)/.requirements: requirements/build.txt requirements/test.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 is needed; set PYTHON=/path/to/python3.11"; exit 1; }
+	test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet -r requirements/build.txt -r requirements/test.txt
+	@touch $@
+
+# An editable install without a C++ build: ninja puts _C into torch_pjrt/ itself.
+$(VENV)/.installed: $(VENV)/.requirements pyproject.toml
+	$(PY) -m pip install --quiet --no-build-isolation --no-deps -C wheel.cmake=false -e .
+	@touch $@
+
+# ---- builds ---------------------------------------------------------------------------------
+build/%/build.ninja: $(BUILD_FILES) build/.system | $(VENV)/.installed
+	$(CMAKE) --preset $*
+	@touch $@
+
+# ninja itself knows what changed, so this always asks it.
+build: build/dev/build.ninja
+	@$(BIN)/ninja -C build/dev -j $(JOBS) --quiet
+
+.PHONY: asan tsan
+asan tsan: %: build/%/build.ninja
+	@$(BIN)/ninja -C build/$* -j $(JOBS) --quiet
+	$(BIN)/python tools/run_core_tests.py build/$*
+
+# ---- checks and tests -----------------------------------------------------------------------
+.PHONY: check test pytest demo bench format clean
+check: setup
+	$(PY) tools/check_layers.py
+	$(PY) tools/check_size.py
+	$(BIN)/clang-format --dry-run -Werror $(SOURCES)
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
+	$(BIN)/mypy
+
+test: check asan pytest
+
+pytest: build
+	$(PY) -m pytest tests/python
+
+demo: build
+	$(PY) examples/digits.py
+
+bench: build
+	$(PY) bench/recording.py
+
+format: setup
+	$(BIN)/clang-format -i $(SOURCES)
+	$(BIN)/ruff check --quiet --fix .
+	$(BIN)/ruff format --quiet .
+
+clean:
+	rm -rf build dist torch_pjrt/_C*.so torch_pjrt/_build_info.py

@@ -1,0 +1,29 @@
+# The core's gtest suite (no torch) and the fake plugin that it loads to inject faults.
+enable_testing()
+find_package(GTest REQUIRED)
+if(NOT TP_FFI_INCLUDE)
+  message(FATAL_ERROR
+    "xla/ffi/api/c_api.h not found: the tests' custom calls need it. "
+    "Run: ${Python_EXECUTABLE} -m pip install jaxlib")
+endif()
+
+add_library(fakeplugin SHARED ${TP_FAKEPLUGIN})
+target_include_directories(fakeplugin SYSTEM PRIVATE ${TP_PJRT_INCLUDE})
+target_include_directories(fakeplugin PRIVATE src)
+
+add_library(tp_harness STATIC ${TP_HARNESS})
+target_include_directories(tp_harness PUBLIC tests/core)
+target_compile_definitions(tp_harness PUBLIC
+  TP_FAKEPLUGIN_PATH="$<TARGET_FILE:fakeplugin>"
+  TP_CPU_PLUGIN_PATH="${TP_PJRT_INCLUDE}/../xla_cpu_pjrt.so")
+target_link_libraries(tp_harness PUBLIC tp_core)
+
+# One op over a pipe, for tests/core/opcheck.py and for people.
+add_executable(op_tool tests/core/op_tool.cpp)
+target_link_libraries(op_tool PRIVATE tp_harness)
+
+add_executable(core_tests ${TP_CORE_TESTS})
+target_include_directories(core_tests SYSTEM PRIVATE ${TP_FFI_INCLUDE})
+target_link_libraries(core_tests PRIVATE tp_harness GTest::gtest GTest::gtest_main)
+add_dependencies(core_tests fakeplugin)
+add_test(NAME core_tests COMMAND core_tests)

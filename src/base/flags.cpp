@@ -1,0 +1,82 @@
+#include "base/flags.h"
+
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace tp {
+namespace {
+
+constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
+    {Flag::kDevice, "PJRT_DEVICE", FlagType::kText, "", InKey::kNo,
+     "which PJRT client to use, by exact name; empty: CPU"},
+    {Flag::kPlugin, "TORCH_PJRT_PLUGIN", FlagType::kText, "", InKey::kNo,
+     "adds a plugin: NAME:/path/to/plugin.so"},
+    {Flag::kCpuPlugin, "TORCH_PJRT_CPU_PLUGIN", FlagType::kText, "", InKey::kNo,
+     "which CPU plugin wheel serves PJRT_DEVICE=CPU; empty: the first installed one"},
+    {Flag::kCpuDeviceCount, "TORCH_PJRT_CPU_DEVICES", FlagType::kInt, "1", InKey::kYes,
+     "how many devices the CPU client has"},
+    {Flag::kCompilationCacheSize, "XLA_COMPILATION_CACHE_SIZE", FlagType::kInt, "2048", InKey::kNo,
+     "programs kept in memory (LRU)"},
+    {Flag::kPersistentCachePath, "XLA_PERSISTENT_CACHE_PATH", FlagType::kText, "", InKey::kNo,
+     "where compiled programs are kept across processes"},
+    {Flag::kShapeCacheSize, "XLA_IR_SHAPE_CACHE_SIZE", FlagType::kInt, "12288", InKey::kNo,
+     "result types kept in memory (LRU)"},
+    {Flag::kXlaFlags, "XLA_FLAGS", FlagType::kText, "", InKey::kYes, "passed on to XLA"},
+    {Flag::kVerify, "TORCH_PJRT_VERIFY", FlagType::kInt, "1", InKey::kNo,
+     "0: trust keys; 1: compare an entry's graph on its first hit; 2: verify graphs, compare on every hit"},
+    {Flag::kDebug, "TORCH_PJRT_DEBUG", FlagType::kInt, "0", InKey::kNo,
+     "0 quiet, 1 compiles, 2 syncs, 3 graphs, 4 modules"},
+    {Flag::kInFlight, "TORCH_PJRT_IN_FLIGHT", FlagType::kInt, "8", InKey::kNo,
+     "programs that may be in flight before a sync waits for the oldest"},
+    {Flag::kSlowCompile, "TORCH_PJRT_SLOW_COMPILE_MS", FlagType::kInt, "2000", InKey::kNo,
+     "a compile that takes longer says what it is doing"},
+}};
+
+struct Values {
+  std::array<std::string, kTable.size()> text;
+  std::array<int64_t, kTable.size()> number{};
+};
+
+int64_t parse_int(const FlagRow& row, const std::string& s) {
+  int64_t v = 0;
+  auto r = std::from_chars(s.data(), s.data() + s.size(), v);
+  if (r.ec != std::errc{} || r.ptr != s.data() + s.size())
+    fail(Code::kValue, cat(row.name, ": expected a whole number, found '", s, "'"),
+         cat("unset it, or set it like the default: ", row.name, "=", row.fallback));
+  return v;
+}
+
+Values read() {
+  Values v;
+  for (size_t i = 0; i < kTable.size(); ++i) {
+    const char* env = std::getenv(kTable[i].name);
+    v.text[i] = env && *env ? env : kTable[i].fallback;
+    if (kTable[i].type != FlagType::kText) v.number[i] = parse_int(kTable[i], v.text[i]);
+  }
+  return v;
+}
+
+const Values& values() {
+  static const Values v = read();
+  return v;
+}
+
+}  // namespace
+
+std::span<const FlagRow> flag_table() { return kTable; }
+const std::string& flag_text(Flag f) { return values().text[static_cast<size_t>(f)]; }
+int64_t flag_int(Flag f) { return values().number[static_cast<size_t>(f)]; }
+bool flag_bool(Flag f) { return flag_int(f) != 0; }
+
+std::string flags_in_key() {
+  std::string s;
+  for (const FlagRow& row : kTable)
+    if (row.in_key == InKey::kYes) s += cat(row.name, "=", flag_text(row.flag), "\n");
+  return s;
+}
+
+}  // namespace tp

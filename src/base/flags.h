@@ -1,0 +1,45 @@
+// The flag table: every switch is one row (name, type, default, help, whether it enters the compile key).
+// Read once, at the first use of any flag; constant afterwards, so reads need no lock.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace tp {
+
+enum class FlagType : unsigned char { kBool, kInt, kText };
+enum class InKey : bool { kNo, kYes };
+
+enum class Flag : unsigned char {
+  kDevice,                // PJRT_DEVICE
+  kPlugin,                // TORCH_PJRT_PLUGIN
+  kCpuPlugin,             // TORCH_PJRT_CPU_PLUGIN
+  kCpuDeviceCount,        // TORCH_PJRT_CPU_DEVICES
+  kCompilationCacheSize,  // XLA_COMPILATION_CACHE_SIZE
+  kPersistentCachePath,   // XLA_PERSISTENT_CACHE_PATH
+  kShapeCacheSize,        // XLA_IR_SHAPE_CACHE_SIZE
+  kXlaFlags,              // XLA_FLAGS
+  kVerify,                // TORCH_PJRT_VERIFY
+  kDebug,                 // TORCH_PJRT_DEBUG
+  kInFlight,              // TORCH_PJRT_IN_FLIGHT
+  kSlowCompile,           // TORCH_PJRT_SLOW_COMPILE_MS
+  kCount
+};
+
+struct FlagRow {
+  Flag flag;
+  const char* name;  // the environment variable
+  FlagType type;
+  const char* fallback;
+  InKey in_key;
+  const char* help;
+};
+
+std::span<const FlagRow> flag_table();
+const std::string& flag_text(Flag f);
+int64_t flag_int(Flag f);
+bool flag_bool(Flag f);
+// "name=value" of every flag that enters the compile key, for the environment hash.
+std::string flags_in_key();
+
+}  // namespace tp

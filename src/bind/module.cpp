@@ -1,0 +1,164 @@
+// The extension module torch_pjrt._C: names for Python, no logic. Importing it registers device `xla`.
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "base/flags.h"
+#include "bind/python.h"
+#include "client/registry.h"
+#include "gen/build_info.h"
+#include "pjrt/compile_options.h"
+#include "probe/probe.h"
+#include "torch/kernels.h"
+#include "torch/random.h"
+#include "torch/runtime.h"
+
+namespace py = pybind11;
+using namespace tp;
+using namespace tp::torch_room;
+
+namespace {
+
+at::Tensor to_tensor(const py::handle& h) {
+  if (!THPVariable_Check(h.ptr())) throw py::type_error("expected a torch.Tensor, found " + std::string(py::str(py::type::handle_of(h))));
+  return THPVariable_Unpack(h.ptr());
+}
+
+client::OptionValue to_option(const py::handle& h) {
+  if (py::isinstance<py::bool_>(h)) return h.cast<bool>();
+  if (py::isinstance<py::int_>(h)) return h.cast<int64_t>();
+  if (py::isinstance<py::float_>(h)) return h.cast<double>();
+  return h.cast<std::string>();
+}
+
+std::vector<std::pair<std::string, client::OptionValue>> to_options(const py::dict& d) {
+  std::vector<std::pair<std::string, client::OptionValue>> out;
+  for (auto [k, v] : d) out.emplace_back(k.cast<std::string>(), to_option(v));
+  return out;
+}
+
+void register_plugin(std::string name, std::string path, const py::dict& options, const py::dict& compile_options,
+                     bool wants_kv, std::string how_to_install) {
+  client::register_plugin({std::move(name), std::move(path), to_options(options), wants_kv,
+                           to_options(compile_options), std::move(how_to_install)});
+}
+
+py::dict client_info() {
+  client::ComputationClient* c;
+  {
+    py::gil_scoped_release no_gil;
+    c = &client::client();
+  }
+  py::list devices;
+  for (const client::DeviceInfo& d : c->devices())
+    devices.append(py::dict(py::arg("id") = d.id, py::arg("kind") = d.kind, py::arg("text") = d.text));
+  return py::dict(py::arg("platform") = c->platform(), py::arg("platform_version") = c->platform_version(),
+                  py::arg("devices") = devices);
+}
+
+py::tuple to_python(const exec::GraphRecord& r) {
+  return py::make_tuple(r.nodes, r.text, r.module, r.dot, r.key.hex());
+}
+
+py::tuple graph_of(const py::sequence& tensors) {
+  std::vector<at::Tensor> list;
+  for (const py::handle& t : tensors) list.push_back(to_tensor(t));
+  return to_python(describe(list));
+}
+
+py::object last_graph() {
+  exec::GraphRecord r = executor().last();
+  return r.nodes ? py::object(to_python(r)) : py::none();
+}
+
+py::dict counters() {
+  py::dict d;
+  for (const auto& c : probe::counters()) d[py::str(c.name)] = c.value;
+  return d;
+}
+
+py::dict timers() {
+  py::dict d;
+  for (const auto& t : probe::timers()) d[py::str(t.name)] = py::make_tuple(t.count, t.seconds);
+  return d;
+}
+
+py::list flags() {
+  static const char* kTypes[] = {"bool", "int", "text"};
+  py::list out;
+  for (const FlagRow& r : flag_table())
+    out.append(py::make_tuple(r.name, kTypes[static_cast<int>(r.type)], r.fallback, flag_text(r.flag), r.help,
+                              r.in_key == InKey::kYes));
+  return out;
+}
+
+template <class T>
+void take(const py::dict& d, const char* name, T& field) {
+  if (d.contains(name)) field = d[name].cast<T>();
+}
+
+py::bytes encode_compile_options(const py::dict& d) {
+  pjrt::CompileOptions o;
+  take(d, "num_replicas", o.num_replicas);
+  take(d, "num_partitions", o.num_partitions);
+  take(d, "device_ids", o.device_ids);
+  take(d, "use_spmd_partitioning", o.use_spmd_partitioning);
+  take(d, "use_auto_spmd_partitioning", o.use_auto_spmd_partitioning);
+  take(d, "use_shardy_partitioner", o.use_shardy_partitioner);
+  take(d, "tuple_parameters", o.tuple_parameters);
+  take(d, "propagate_to_parameters", o.propagate_to_parameters);
+  take(d, "propagate_to_output", o.propagate_to_output);
+  if (d.contains("overrides")) o.overrides = to_options(d["overrides"]);
+  return py::bytes(pjrt::encode_compile_options(o));
+}
+
+py::dict memory_info(int device) {
+  py::gil_scoped_release no_gil;
+  client::MemoryInfo i = client::client().memory_info(device);
+  py::gil_scoped_acquire gil;
+  if (!i.known) return py::dict();
+  return py::dict(py::arg("bytes_in_use") = i.bytes_in_use, py::arg("peak_bytes") = i.peak_bytes,
+                  py::arg("limit_bytes") = i.limit_bytes);
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_C, m) {
+  bind::install_python_hooks();
+  bind::register_exceptions();
+  register_all();
+  m.attr("torch_version") = kTorchVersion;
+  m.attr("revision") = kRevision;
+  m.def("register_plugin", &register_plugin);
+  m.def("registered", &client::registered);
+  m.def("client_info", &client_info);
+  m.def("client_exists", &client::client_exists);
+  m.def("device_count", [] {
+    py::gil_scoped_release no_gil;
+    return client::client().devices().size();
+  });
+  m.def("memory_info", &memory_info);
+  m.def("current_device", &current_device);
+  m.def("exchange_device", &exchange_device);
+  m.def("sync", [](bool wait) {
+    sync_all();
+    if (wait) wait_all();
+  }, py::arg("wait") = false);
+  m.def("wait", &wait_all);
+  m.def("state", [](const py::handle& t) { return state_of(impl_of(to_tensor(t))); });
+  m.def("counters", &counters);
+  m.def("timers", &timers);
+  m.def("clear_metrics", &probe::clear);
+  m.def("flags", &flags);
+  m.def("graph_of", &graph_of);
+  m.def("last_graph", &last_graph);
+  m.def("default_generator", [] { return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator())); });
+  m.def("encode_compile_options", &encode_compile_options);
+  m.def("set_log", &bind::set_log);
+  m.def("table_errors", &table_errors);
+  m.def("live_aliases", &live_aliases);
+  m.def("programs_cached", [] { return executor().cache().size(); });
+  m.def("clear_programs", [] { executor().cache().clear(); });
+}

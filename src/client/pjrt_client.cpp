@@ -1,0 +1,198 @@
+#include "client/pjrt_client.h"
+
+#include <algorithm>
+#include <typeinfo>
+
+#include "base/text.h"
+#include "client/environment.h"
+#include "client/pjrt_types.h"
+#include "probe/probe.h"
+
+namespace tp::client {
+namespace {
+
+// Beyond this many parameters a program takes one tuple: some plugins cannot pass more one by one.
+constexpr size_t kMaxFlatParameters = 3200;
+
+[[noreturn]] void wrong_argument(size_t i, ir::Type expected, const Data* found) {
+  fail(Code::kRuntime, cat("execute: argument ", i, ": expected ", expected.text(), ", got ",
+                           found ? found->type().text() : std::string("nothing")));
+}
+
+bool fits(const PjrtExecutable& program, ir::Type parameter, ir::Type found) {
+  if (!program.partitioned()) return parameter == found;
+  return parameter.dtype() == found.dtype() && parameter.rank() == found.rank();
+}
+
+// The arguments that must survive: only those that the module lets the plugin consume need to be
+// listed.
+std::vector<int64_t> keep_list(const Signature& signature, std::span<const uint8_t> donated) {
+  std::vector<int64_t> keep;
+  for (int64_t i : signature.donatable)
+    if (donated.empty() || !donated[static_cast<size_t>(i)]) keep.push_back(i);
+  return keep;
+}
+
+}  // namespace
+
+PjrtClient::PjrtClient(const PluginSpec& spec)
+    : client_(std::make_shared<pjrt::Client>(pjrt::Plugin::load(spec.library_path), spec.options)),
+      compile_options_(spec.compile_options),
+      environment_(hash_environment(*client_, spec)) {
+  for (const pjrt::Device& d : client_->devices())
+    devices_.push_back({d.id(), d.local_hardware_id(), d.kind(), d.debug_string()});
+  if (devices_.empty())
+    fail(Code::kRuntime, cat("PJRT plugin ", spec.library_path, " has no device for this process"));
+}
+
+const pjrt::Device& PjrtClient::device_at(int device) const {
+  auto all = client_->devices();
+  if (device < 0 || static_cast<size_t>(device) >= all.size())
+    fail(Code::kIndex,
+         cat("device ", device, " is out of range: ", platform(), " has ", all.size()));
+  return all[static_cast<size_t>(device)];
+}
+
+const PjrtExecutable& PjrtClient::ours(const Executable& program) const {
+  // Exact type, not dynamic_cast: this runs once an argument in its other form, and the classes are
+  // final.
+  check(typeid(program) == typeid(PjrtExecutable), "a program runs on the client that compiled it");
+  auto& p = static_cast<const PjrtExecutable&>(program);
+  check(p.client() == client_.get(), "a program runs on the client that compiled it");
+  return p;
+}
+
+const PjrtData& PjrtClient::ours(const Data& data) const {
+  check(typeid(data) == typeid(PjrtData), "data is used on the client that made it");
+  auto& d = static_cast<const PjrtData&>(data);
+  check(d.client() == client_.get(), "data is used on the client that made it");
+  return d;
+}
+
+pjrt::CompileOptions PjrtClient::options_for(const CompileRequest& request,
+                                             size_t num_parameters) const {
+  pjrt::CompileOptions options;
+  options.num_replicas = request.num_replicas;
+  options.num_partitions = request.num_partitions;
+  int count = request.num_replicas * request.num_partitions;
+  for (int i = 0; i < count; ++i) options.device_ids.push_back(device_at(request.device + i).id());
+  options.use_spmd_partitioning = request.spmd;
+  options.tuple_parameters = num_parameters > kMaxFlatParameters;
+  options.overrides = compile_options_;
+  return options;
+}
+
+ExecutablePtr PjrtClient::compile(const CompileRequest& request) {
+  static probe::Timer& timer = probe::timer("Compile");
+  auto start = std::chrono::steady_clock::now();
+  Signature signature = parse_signature(request.module);
+  auto options = options_for(request, signature.parameters.size());
+  if (signature.results.size() != request.outputs.size() ||
+      !std::equal(request.outputs.begin(), request.outputs.end(), signature.results.begin()))
+    fail(Code::kInternal,
+         cat("compile: the module's results are not those asked for: ", to_text(signature)));
+  pjrt::Executable program = client_->compile(request.module, options);
+  // Only a real compile is counted: tests and users count programs by this timer.
+  timer.record(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start)
+          .count());
+  return std::make_shared<PjrtExecutable>(client_, std::move(program), std::move(signature),
+                                          request.num_partitions > 1);
+}
+
+void PjrtClient::gather(const PjrtExecutable& program, std::span<const DataPtr> arguments,
+                        int device, std::vector<PJRT_Buffer*>& to) const {
+  const std::vector<ir::Type>& parameters = program.signature().parameters;
+  if (arguments.size() != parameters.size())
+    fail(Code::kRuntime, cat("execute: the program takes ", parameters.size(), " arguments, got ",
+                             arguments.size()));
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Data* data = arguments[i].get();
+    if (!data || !fits(program, parameters[i], data->type())) [[unlikely]]
+      wrong_argument(i, parameters[i], data);
+    if (data->device() != device) [[unlikely]]
+      fail(Code::kRuntime, cat("execute: argument ", i, ": expected data on device ", device,
+                               ", got ", data->type().text(), " on device ", data->device()));
+    to.push_back(ours(*data).buffer().raw());
+  }
+}
+
+std::vector<DataPtr> PjrtClient::wrap(const PjrtExecutable& program,
+                                      std::span<PJRT_Buffer* const> outputs, int device) const {
+  std::vector<DataPtr> out;
+  out.reserve(outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i)
+    out.push_back(std::make_shared<PjrtData>(client_, pjrt::Buffer(client_->api(), outputs[i]),
+                                             program.device_outputs()[i], device));
+  return out;
+}
+
+std::vector<DataPtr> PjrtClient::execute(const Executable& program,
+                                         std::span<const DataPtr> arguments,
+                                         std::span<const uint8_t> donated, int device) {
+  static probe::Timer& timer = probe::timer("Execute");
+  probe::Span span(timer);
+  const PjrtExecutable& p = ours(program);
+  if (p.devices().size() != 1 || p.devices()[0] != device)
+    fail(Code::kRuntime, cat("execute: the program was compiled for device(s) ",
+                             join(p.devices(), ", "), ", asked to run on device ", device));
+  check(donated.empty() || donated.size() == arguments.size(), "donated has one entry an argument");
+  std::vector<PJRT_Buffer*> buffers;
+  buffers.reserve(arguments.size());
+  gather(p, arguments, device, buffers);
+  std::vector<int64_t> keep = keep_list(p.signature(), donated);
+  std::vector<PJRT_Buffer*> outputs(p.device_outputs().size());
+  PJRT_Buffer* const* argument_list = buffers.data();
+  PJRT_Buffer** output_list = outputs.data();
+  p.program().execute({&argument_list, 1}, buffers.size(), {&output_list, 1}, keep);
+  return wrap(p, outputs, device);
+}
+
+std::vector<std::vector<DataPtr>> PjrtClient::execute_replicated(
+    const Executable& program, std::span<const std::vector<DataPtr>> arguments,
+    std::span<const int> devices) {
+  static probe::Timer& timer = probe::timer("ExecuteReplicated");
+  probe::Span span(timer);
+  const PjrtExecutable& p = ours(program);
+  size_t n = devices.size(), num_parameters = p.signature().parameters.size();
+  size_t num_outputs = p.device_outputs().size();
+  check(arguments.size() == n, "replicated execute gets one argument list a device");
+  std::vector<PJRT_Buffer*> buffers, outputs(n * num_outputs);
+  buffers.reserve(n * num_parameters);
+  std::vector<size_t> caller;  // launch slot -> the caller's position
+  for (int device : p.devices()) {
+    auto it = std::find(devices.begin(), devices.end(), device);
+    if (it == devices.end() || p.devices().size() != n)
+      fail(Code::kRuntime, cat("execute: the program was compiled for devices ",
+                               join(p.devices(), ", "), ", asked to run on ", join(devices, ", ")));
+    caller.push_back(static_cast<size_t>(it - devices.begin()));
+    gather(p, arguments[caller.back()], device, buffers);
+  }
+  std::vector<PJRT_Buffer* const*> argument_lists;
+  std::vector<PJRT_Buffer**> output_lists;
+  for (size_t slot = 0; slot < n; ++slot) {
+    argument_lists.push_back(buffers.data() + slot * num_parameters);
+    output_lists.push_back(outputs.data() + slot * num_outputs);
+  }
+  std::vector<int64_t> keep = keep_list(p.signature(), {});
+  {
+    std::lock_guard lock(device_lock_);
+    p.program().execute(argument_lists, num_parameters, output_lists, keep);
+  }
+  std::vector<std::vector<DataPtr>> result(n);
+  for (size_t slot = 0; slot < n; ++slot)
+    result[caller[slot]] = wrap(p, {output_lists[slot], num_outputs}, p.devices()[slot]);
+  return result;
+}
+
+MemoryInfo PjrtClient::memory_info(int device) const {
+  auto stats = device_at(device).memory_stats();
+  if (!stats) return {};
+  return {true, stats->bytes_in_use, stats->peak_bytes.value_or(0), stats->limit_bytes.value_or(0)};
+}
+
+std::unique_ptr<ComputationClient> make_pjrt_client(const PluginSpec& spec) {
+  return std::make_unique<PjrtClient>(spec);
+}
+
+}  // namespace tp::client

@@ -1,0 +1,62 @@
+// PjrtClient: the seam over a PJRT plugin. Private to client/ and its tests; others use the
+// interface and client/host_call.h. Any thread; PJRT itself is thread-safe, the one lock is for
+// replicated launches.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "client/pjrt_objects.h"
+#include "client/registry.h"
+
+namespace tp::client {
+
+class PjrtClient final : public ComputationClient {
+ public:
+  explicit PjrtClient(const PluginSpec& spec);
+
+  std::string platform() const override { return client_->platform_name(); }
+  std::string platform_version() const override { return client_->platform_version(); }
+  std::span<const DeviceInfo> devices() const override { return devices_; }
+  Hash128 environment_hash() const override { return environment_; }
+
+  ExecutablePtr compile(const CompileRequest& request) override;
+  std::vector<DataPtr> execute(const Executable& program, std::span<const DataPtr> arguments,
+                               std::span<const uint8_t> donated, int device) override;
+  std::vector<std::vector<DataPtr>> execute_replicated(
+      const Executable& program, std::span<const std::vector<DataPtr>> arguments,
+      std::span<const int> devices) override;
+
+  DataPtr transfer_to_device(const HostBuffer& from, int device) override;
+  void transfer_from_device(const Data& data, void* to) override;
+
+  // Our own header (environment, signature) before the plugin's bytes, so that a loaded program is
+  // checked as strictly as a compiled one and a foreign one is refused.
+  std::string serialize(const Executable& program) override;
+  ExecutablePtr deserialize(std::string_view bytes, std::span<const ir::Type> outputs) override;
+
+  MemoryInfo memory_info(int device) const override;
+
+  const pjrt::Plugin& plugin() const { return client_->plugin(); }
+
+ private:
+  const pjrt::Device& device_at(int device) const;
+  const PjrtExecutable& ours(const Executable& program) const;
+  const PjrtData& ours(const Data& data) const;
+  pjrt::CompileOptions options_for(const CompileRequest& request, size_t num_parameters) const;
+  // Checks the arguments of one device and appends their buffers to `to`.
+  void gather(const PjrtExecutable& program, std::span<const DataPtr> arguments, int device,
+              std::vector<PJRT_Buffer*>& to) const;
+  std::vector<DataPtr> wrap(const PjrtExecutable& program, std::span<PJRT_Buffer* const> outputs,
+                            int device) const;
+
+  std::shared_ptr<const pjrt::Client> client_;
+  std::vector<std::pair<std::string, OptionValue>> compile_options_;
+  std::vector<DeviceInfo> devices_;
+  Hash128 environment_;
+  // All devices must see replicated launches in one order, or their collectives wait for each other
+  // forever.
+  std::mutex device_lock_;
+};
+
+}  // namespace tp::client

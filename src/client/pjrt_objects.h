@@ -1,0 +1,60 @@
+// What PjrtClient hands out: data handles and programs over PJRT objects. Private to client/. Each
+// keeps its PJRT client alive. Any thread; no call needs the GIL.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "client/computation_client.h"
+#include "client/signature.h"
+#include "pjrt/client.h"
+
+namespace tp::client {
+
+class PjrtData final : public Data {
+ public:
+  PjrtData(std::shared_ptr<const pjrt::Client> client, pjrt::Buffer buffer, ir::Type type,
+           int device)
+      : Data(type, device), client_(std::move(client)), buffer_(std::move(buffer)) {}
+  bool ready() const override;
+  bool deleted() const override { return buffer_.is_deleted(); }
+  void await() const override;
+  const void* host_pointer() const override;
+  const pjrt::Buffer& buffer() const { return buffer_; }
+  const pjrt::Client* client() const { return client_.get(); }
+
+ private:
+  std::shared_ptr<const pjrt::Client> client_;  // first: goes last
+  pjrt::Buffer buffer_;
+  mutable std::atomic<bool> settled_{false};  // awaited once without a failure
+};
+
+class PjrtExecutable final : public Executable {
+ public:
+  // Checks what the plugin says about the program against `signature` and throws kInternal where
+  // they differ.
+  PjrtExecutable(std::shared_ptr<const pjrt::Client> client, pjrt::Executable program,
+                 Signature signature, bool partitioned);
+  std::span<const ir::Type> output_types() const override { return signature_.results; }
+  const pjrt::Executable& program() const { return program_; }
+  const pjrt::Client* client() const { return client_.get(); }
+  const Signature& signature() const { return signature_; }
+  // Results as each device has them: shards where the program is partitioned.
+  std::span<const ir::Type> device_outputs() const { return device_outputs_; }
+  // Indices into the client's devices, in launch order.
+  std::span<const int> devices() const { return devices_; }
+  // Arguments are shards: their dims are not those of the module's text.
+  bool partitioned() const { return partitioned_; }
+
+ private:
+  void read_outputs();
+  std::shared_ptr<const pjrt::Client> client_;
+  pjrt::Executable program_;
+  Signature signature_;
+  std::vector<ir::Type> device_outputs_;
+  std::vector<int> devices_;
+  bool partitioned_;
+};
+
+}  // namespace tp::client

@@ -1,0 +1,105 @@
+#include "client/registry.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "base/error.h"
+#include "base/flags.h"
+#include "base/text.h"
+#include "client/registry_table.h"
+
+namespace tp::client {
+namespace {
+
+struct Registry {
+  std::mutex mu;
+  Table table;
+  std::unique_ptr<ComputationClient> client;
+};
+
+// Never destroyed: tensors may die after static destructors.
+Registry& registry() {
+  static Registry* r = new Registry;
+  return *r;
+}
+
+std::atomic<ComputationClient*> g_client{nullptr};
+// This process, and the one that made the client. Kept up to date by a fork handler: asking the
+// system each time would cost more than the check is worth.
+std::atomic<pid_t> g_pid{getpid()};
+std::atomic<pid_t> g_owner{0};
+
+void watch_forks() {
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { g_pid = getpid(); }); });
+}
+
+// The caller holds the lock.
+void install(Registry& r, std::unique_ptr<ComputationClient> client) {
+  watch_forks();
+  g_pid.store(getpid());  // forks before the watch began went unseen
+  g_client.store(nullptr);
+  r.client = std::move(client);
+  g_owner.store(r.client ? getpid() : 0);
+  g_client.store(r.client.get(), std::memory_order_release);
+}
+
+ComputationClient& start() {
+  Registry& r = registry();
+  std::lock_guard lock(r.mu);
+  if (r.client) return *r.client;
+  const std::string& asked = flag_text(Flag::kDevice);
+  PluginSpec spec = r.table.find(asked.empty() ? kDefaultDevice : asked, flag_text(Flag::kPlugin));
+  install(r, start_plugin(spec));
+  return *r.client;
+}
+
+}  // namespace
+
+void register_plugin(PluginSpec spec) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mu);
+  if (r.client && r.table.has(spec.name))
+    fail(Code::kRuntime,
+         cat("plugin '", spec.name, "' cannot be replaced: the process already has its client"),
+         "register plugins before the first use of the device");
+  r.table.put(std::move(spec));
+}
+
+std::vector<std::string> registered() {
+  Registry& r = registry();
+  std::lock_guard lock(r.mu);
+  return r.table.names(flag_text(Flag::kPlugin));
+}
+
+ComputationClient& client() {
+  ComputationClient* c = g_client.load(std::memory_order_acquire);
+  if (!c) return start();
+  check_not_forked();
+  return *c;
+}
+
+bool client_exists() { return g_client.load(std::memory_order_acquire) != nullptr; }
+
+void check_not_forked() {
+  pid_t owner = g_owner.load(std::memory_order_relaxed);
+  if (owner != 0 && owner != g_pid.load(std::memory_order_relaxed)) [[unlikely]]
+    fail(Code::kRuntime,
+         cat("the device cannot be used in this process (", g_pid.load(),
+             "): it was forked from process ", owner,
+             " after that one had started the device, and the plugin's threads did not come along"),
+         "start workers with the 'spawn' or 'forkserver' method, or fork before the first use of "
+         "the device");
+}
+
+void set_client_for_testing(std::unique_ptr<ComputationClient> c) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mu);
+  install(r, std::move(c));
+}
+
+}  // namespace tp::client

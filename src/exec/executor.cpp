@@ -1,0 +1,265 @@
+#include "exec/executor.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <thread>
+
+#include "base/error.h"
+#include "base/flags.h"
+#include "base/text.h"
+#include "client/registry.h"
+#include "exec/fill.h"
+#include "lower/lower.h"
+#include "probe/probe.h"
+
+namespace tp::exec {
+namespace {
+
+using client::DataPtr;
+using ir::Value;
+
+// Says what is being compiled once that has taken longer than the flag allows.
+class SlowNotice {
+ public:
+  explicit SlowNotice(std::string text)
+      : thread_([this, text = std::move(text)] {
+          std::unique_lock lock(mu_);
+          auto limit = std::chrono::milliseconds(flag_int(Flag::kSlowCompile));
+          if (!done_cv_.wait_for(lock, limit, [this] { return done_; })) probe::say(0, text);
+        }) {}
+  ~SlowNotice() {
+    {
+      std::lock_guard lock(mu_);
+      done_ = true;
+    }
+    done_cv_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable done_cv_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+// Dense host bytes with an owner, for the packed numbers and for fills.
+template <class T>
+client::HostBuffer host_vector(std::vector<T> v, ir::DType dtype) {
+  auto owner = std::make_shared<std::vector<T>>(std::move(v));
+  int64_t n = static_cast<int64_t>(owner->size());
+  return {owner->data(), ir::make_type(dtype, std::span(&n, 1)), owner};
+}
+
+void put_scalar(const ir::Scalar& s, const ir::LeafUse& use, std::vector<int64_t>& ints,
+                std::vector<double>& reals) {
+  if (use.feed == ir::Feed::kInteger) {
+    ints[use.index] = s.integer;
+    return;
+  }
+  reals[use.index] = s.re;
+  if (s.kind == ir::Scalar::Kind::kComplex) reals[use.index + 1] = s.im;
+}
+
+bool is_leaf(const Value& v) { return v.node->role() == ir::Role::kData || v.node->role() == ir::Role::kFill; }
+
+}  // namespace
+
+struct Executor::Planned {
+  ir::Graph graph;
+  Key key;
+  std::vector<int> output_of;  // for each request root: its place among graph.roots, or -1 for a leaf
+};
+
+Executor::Executor(std::string torch_revision, std::string revision)
+    : torch_revision_(std::move(torch_revision)),
+      revision_(std::move(revision)),
+      cache_(static_cast<size_t>(flag_int(Flag::kCompilationCacheSize))) {}
+
+// The caller holds graph_lock().
+Executor::Planned Executor::plan(SyncRequest& request) {
+  Planned p;
+  std::vector<Value> roots;
+  std::unordered_map<const ir::Node*, std::vector<int>> place;  // per output index
+  for (const Value& r : request.roots) {
+    if (is_leaf(r)) {
+      p.output_of.push_back(-1);
+      continue;
+    }
+    std::vector<int>& of_node = place[r.node.get()];
+    if (of_node.size() <= r.index) of_node.resize(r.index + 1, -1);
+    int& at = of_node[r.index];
+    if (at < 0) {
+      at = static_cast<int>(roots.size());
+      roots.push_back(r);
+    }
+    p.output_of.push_back(at);
+  }
+  p.graph = ir::build_graph(std::move(roots), request.uploaded);
+  if (flag_int(Flag::kVerify) >= 2) ir::verify(p.graph);
+  p.key = make_key({.force_data = request.force_data,
+                    .environment = client::client().environment_hash(),
+                    .torch_revision = torch_revision_,
+                    .revision = revision_,
+                    .roots = p.graph.roots,
+                    .parameter_sequence = p.graph.sequence,
+                    .donated = {},
+                    .sharding = {}});
+  return p;
+}
+
+ProgramPtr Executor::program_for(SyncRequest& request, Planned& planned) {
+  std::string module;
+  {
+    std::lock_guard lock(ir::graph_lock());
+    planned = plan(request);
+    if (planned.graph.roots.empty()) return nullptr;
+    if (ProgramPtr hit = cache_.find(planned.key, planned.graph.signature))
+      return cache_.find_or_compile(planned.key, planned.graph.signature, [&] { return hit; });
+    probe::Span span(probe::timer("Lower"));
+    module = lower::lower(planned.graph, "g" + planned.key.total.hex().substr(0, 12)).text;
+    auto record = std::make_shared<GraphRecord>();
+    *record = {planned.graph.num_nodes(), ir::dump_text(planned.graph), module,
+               ir::dump_dot(planned.graph), planned.key.total};
+    std::lock_guard mine(mu_);
+    records_.put(planned.key.total, std::move(record));
+  }
+  return cache_.find_or_compile(planned.key, planned.graph.signature,
+                                [&] { return compile(planned, module, request); });
+}
+
+ProgramPtr Executor::compile(const Planned& planned, const std::string& module, const SyncRequest& request) {
+  std::string what = cat(planned.graph.num_nodes(), " ops, key ", planned.key.total.hex().substr(0, 8),
+                         request.where.empty() ? "" : cat(", synced at ", request.where));
+  auto program = std::make_shared<Program>();
+  std::vector<ir::Type> outputs;
+  for (const Value& r : planned.graph.roots) outputs.push_back(r.type());
+  auto start = std::chrono::steady_clock::now();
+  {
+    SlowNotice notice(cat("compiling for more than ", flag_int(Flag::kSlowCompile), " ms: ", what));
+    program->executable = client::client().compile(
+        {.module = module, .outputs = outputs, .device = request.device});
+  }
+  program->compile_seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  program->key = planned.key;
+  program->signature = planned.graph.signature;
+  program->nodes = planned.graph.num_nodes();
+  probe::say(1, cat("compiled ", what, " in ", static_cast<int64_t>(program->compile_seconds * 1e3), " ms"));
+  return program;
+}
+
+std::vector<DataPtr> Executor::arguments(const Planned& planned, SyncResult& result, int device) {
+  const ir::Graph& g = planned.graph;
+  std::vector<DataPtr> args(g.num_buffers);
+  std::vector<int64_t> ints(g.num_integers);
+  std::vector<double> reals(g.num_reals);
+  for (const ir::LeafUse& use : g.leaves) {
+    if (use.feed != ir::Feed::kBuffer)
+      put_scalar(use.node->scalar(), use, ints, reals);
+    else if (use.node->role() == ir::Role::kData)
+      args[use.index] = std::static_pointer_cast<client::Data>(use.node->payload());
+    else
+      args[use.index] = result.uploads[use.node] = upload_fill(*use.node, device);
+  }
+  if (!ints.empty())
+    args.push_back(client::client().transfer_to_device(host_vector(std::move(ints), ir::DType::kS64), device));
+  if (!reals.empty())
+    args.push_back(client::client().transfer_to_device(host_vector(std::move(reals), ir::DType::kF64), device));
+  return args;
+}
+
+SyncResult Executor::sync(SyncRequest request) {
+  client::check_not_forked();
+  retire(static_cast<size_t>(flag_int(Flag::kInFlight)));
+  SyncResult result;
+  Planned planned;
+  ProgramPtr program = program_for(request, planned);
+  std::vector<DataPtr> outputs;
+  if (program) {
+    std::vector<DataPtr> args = arguments(planned, result, request.device);
+    outputs = client::client().execute(*program->executable, args, {}, request.device);
+    launched(std::move(planned.graph.roots), outputs, program);
+  }
+  for (size_t i = 0; i < request.roots.size(); ++i) {
+    const ir::Node& n = *request.roots[i].node;
+    if (planned.output_of[i] >= 0) {
+      result.outputs.push_back(outputs[planned.output_of[i]]);
+    } else if (n.role() == ir::Role::kData) {
+      result.outputs.push_back(std::static_pointer_cast<client::Data>(n.payload()));
+    } else {
+      DataPtr& up = result.uploads[&n];
+      if (!up) up = upload_fill(n, request.device);
+      result.outputs.push_back(up);
+    }
+  }
+  return result;
+}
+
+GraphRecord Executor::describe(SyncRequest request) {
+  std::lock_guard lock(ir::graph_lock());
+  Planned p = plan(request);
+  if (p.graph.roots.empty()) {  // nothing but leaves: show them
+    p.graph = ir::build_graph(request.roots, request.uploaded);
+    return {p.graph.num_nodes(), ir::dump_text(p.graph), "", ir::dump_dot(p.graph), {}};
+  }
+  return {p.graph.num_nodes(), ir::dump_text(p.graph),
+          lower::lower(p.graph, "g" + p.key.total.hex().substr(0, 12)).text, ir::dump_dot(p.graph),
+          p.key.total};
+}
+
+GraphRecord Executor::last() {
+  std::lock_guard lock(mu_);
+  if (!last_) return {};
+  if (auto* r = records_.get(last_->key.total)) return **r;
+  return {last_->nodes, "", "", "", last_->key.total};
+}
+
+void Executor::launched(std::vector<Value> roots, std::vector<DataPtr> outputs, ProgramPtr program) {
+  std::lock_guard lock(mu_);
+  last_ = std::move(program);
+  launches_.push_back({std::move(roots), std::move(outputs)});
+}
+
+// Drops finished launches and, above `keep`, waits for the oldest ones. Destroys them outside the lock:
+// dropping a root may free device buffers.
+void Executor::retire(size_t keep) {
+  for (;;) {
+    Launch l;
+    {
+      std::lock_guard lock(mu_);
+      if (launches_.empty()) return;
+      if (launches_.size() <= keep && !launches_.front().outputs.back()->ready()) return;
+      l = std::move(launches_.front());
+      launches_.pop_front();
+    }
+    try {
+      l.outputs.back()->await();
+    } catch (const Error&) {
+      bury(l);
+    }
+  }
+}
+
+void Executor::bury(const Launch& l) {
+  probe::counter("FailedExecutions").add();
+  std::lock_guard lock(mu_);
+  std::erase_if(failed_, [](const auto& f) { return f.second.output.expired(); });
+  for (size_t i = 0; i < l.outputs.size(); ++i)
+    failed_[l.outputs[i].get()] = {l.outputs[i], l.roots[i]};
+}
+
+void Executor::wait() {
+  client::check_not_forked();
+  retire(0);
+}
+
+std::optional<Value> Executor::recover(const client::Data* data) {
+  retire(0);
+  std::lock_guard lock(mu_);
+  auto it = failed_.find(data);
+  if (it == failed_.end() || it->second.output.expired()) return std::nullopt;
+  return it->second.value;
+}
+
+}  // namespace tp::exec

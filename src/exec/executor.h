@@ -1,0 +1,88 @@
+// Executor: pending values in, device buffers out. Collects leaves, builds the key, finds or compiles the
+// program, runs it asynchronously. torch.compile, eager mode, capture and export enter here too: there is one
+// executor, one key, one cache. Thread-safe; callers must not hold the GIL (a compile can take minutes).
+//
+// A failure changes nothing: compile and launch errors leave before any output exists; a program that fails
+// while it runs keeps its pending values until somebody reads (`recover`).
+#pragma once
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "client/computation_client.h"
+#include "exec/program_cache.h"
+#include "ir/graph.h"
+
+namespace tp::exec {
+
+struct SyncRequest {
+  std::vector<ir::Value> roots;                       // pending values to compute; duplicates are fine
+  std::function<bool(const ir::Node&)> uploaded;      // fills that are a live tensor's birth value
+  int device = 0;
+  bool force_data = false;                            // a full sync; a read passes false
+  std::string where;                                  // the user's line, for messages
+};
+
+struct SyncResult {
+  std::vector<client::DataPtr> outputs;                            // one a root
+  std::unordered_map<const ir::Node*, client::DataPtr> uploads;    // fills that went up as parameters
+};
+
+// A graph as people read it: torch_pjrt.graph.last() and .of(). The texts of old programs are dropped.
+struct GraphRecord {
+  size_t nodes = 0;
+  std::string text, module, dot;
+  Hash128 key;
+};
+
+class Executor {
+ public:
+  Executor(std::string torch_revision, std::string revision);
+
+  SyncResult sync(SyncRequest request);
+  // Text, dot, module and key of the graph of `request` without running or compiling it.
+  GraphRecord describe(SyncRequest request);
+  // The graph of the last sync that ran a program; nodes == 0 before the first.
+  GraphRecord last();
+
+  // Blocks until everything launched so far has finished. Errors stay with their outputs.
+  void wait();
+  // The pending value that a failed program should have computed for this buffer, if it is one of those.
+  std::optional<ir::Value> recover(const client::Data* data);
+
+  ProgramCache& cache() { return cache_; }
+
+ private:
+  struct Launch {
+    std::vector<ir::Value> roots;
+    std::vector<client::DataPtr> outputs;
+  };
+  struct Planned;
+  Planned plan(SyncRequest& request);
+  // Everything of `planned` that needs the graph lock is done before this returns.
+  ProgramPtr program_for(SyncRequest& request, Planned& planned);
+  ProgramPtr compile(const Planned& planned, const std::string& module, const SyncRequest& request);
+  std::vector<client::DataPtr> arguments(const Planned& planned, SyncResult& result, int device);
+  void launched(std::vector<ir::Value> roots, std::vector<client::DataPtr> outputs, ProgramPtr program);
+  void retire(size_t keep);
+  void bury(const Launch& l);
+
+  std::string torch_revision_, revision_;
+  ProgramCache cache_;
+  std::mutex mu_;  // guards all below
+  std::deque<Launch> launches_;
+  struct Failed {
+    std::weak_ptr<client::Data> output;
+    ir::Value value;
+  };
+  std::unordered_map<const client::Data*, Failed> failed_;
+  LruMap<Hash128, std::shared_ptr<const GraphRecord>> records_{32};
+  ProgramPtr last_;
+};
+
+}  // namespace tp::exec

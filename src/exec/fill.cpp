@@ -1,0 +1,88 @@
+#include "exec/fill.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "base/error.h"
+#include "client/registry.h"
+
+namespace tp::exec {
+namespace {
+
+using ir::DType;
+
+template <class T>
+void put(unsigned char* to, T v) {
+  std::memcpy(to, &v, sizeof v);
+}
+
+uint16_t bf16_bits(float f) {
+  uint32_t u;
+  std::memcpy(&u, &f, 4);
+  if ((u & 0x7fffffff) > 0x7f800000) return 0x7fc0;  // one NaN, as c10::BFloat16
+  return static_cast<uint16_t>((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+uint16_t f16_bits(float f) {
+  _Float16 h = static_cast<_Float16>(f);
+  uint16_t u;
+  std::memcpy(&u, &h, 2);
+  return u;
+}
+
+// The bytes of one element.
+void encode(const ir::Scalar& s, DType t, unsigned char* to) {
+  bool whole = s.kind == ir::Scalar::Kind::kBool || s.kind == ir::Scalar::Kind::kInt;
+  double r = s.real();
+  int64_t i = whole ? s.integer : static_cast<int64_t>(r);
+  switch (t) {
+    case DType::kPred: return put<uint8_t>(to, whole ? i != 0 : r != 0 || s.im != 0);
+    case DType::kU8: return put(to, static_cast<uint8_t>(i));
+    case DType::kS8: return put(to, static_cast<int8_t>(i));
+    case DType::kS16:
+    case DType::kU16: return put(to, static_cast<uint16_t>(i));
+    case DType::kS32:
+    case DType::kU32: return put(to, static_cast<uint32_t>(i));
+    case DType::kS64:
+    case DType::kU64: return put(to, i);
+    case DType::kF16: return put(to, f16_bits(static_cast<float>(r)));
+    case DType::kBF16: return put(to, bf16_bits(static_cast<float>(r)));
+    case DType::kF32: return put(to, static_cast<float>(r));
+    case DType::kF64: return put(to, r);
+    case DType::kC64: put(to, static_cast<float>(r)); return put(to + 4, static_cast<float>(s.im));
+    case DType::kC128: put(to, r); return put(to + 8, s.im);
+    case DType::kF8E4M3FN:
+    case DType::kF8E5M2:
+    case DType::kCount: break;
+  }
+  fail(Code::kNotImplemented, "fill: float8 tensors are not supported yet",
+       "fill a float32 tensor and convert it");
+}
+
+void repeat(unsigned char* bytes, size_t element, size_t total) {
+  size_t done = element;
+  while (done < total) {  // doubling: each copy is one memcpy of what is there already
+    size_t n = std::min(done, total - done);
+    std::memcpy(bytes + done, bytes, n);
+    done += n;
+  }
+}
+
+}  // namespace
+
+client::DataPtr upload_fill(const ir::Node& n, int device) {
+  ir::Type type = n.types()[0];
+  size_t element = static_cast<size_t>(ir::dtype_size(type.dtype()));
+  size_t total = static_cast<size_t>(type.bytes());
+  constexpr size_t kAlign = 64;  // what CPU plugins want for zero copy
+  size_t room = (std::max(total, element) + kAlign - 1) / kAlign * kAlign;
+  auto* bytes = static_cast<unsigned char*>(std::aligned_alloc(kAlign, room));
+  if (!bytes) throw std::bad_alloc();
+  std::shared_ptr<void> owner(bytes, std::free);
+  encode(n.scalar(), type.dtype(), bytes);
+  repeat(bytes, element, total);
+  return client::client().transfer_to_device({bytes, type, owner}, device);
+}
+
+}  // namespace tp::exec

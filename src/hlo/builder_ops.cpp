@@ -1,0 +1,341 @@
+// Builder's conveniences: shape changes, compares and the structured ops. Each gives the value
+// itself where nothing would change. Not thread-safe: one Builder a lowering.
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "hlo/builder.h"
+
+namespace tp::hlo {
+namespace {
+
+IntList iota_list(size_t n) {
+  IntList v(n);
+  for (size_t i = 0; i < n; ++i) v[i] = static_cast<int64_t>(i);
+  return v;
+}
+
+bool same(Ints a, Ints b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+
+// dense<[[l, h], ...]> : tensor<Nx2xi64>
+std::string pad_pairs(Ints low, Ints high) {
+  std::string s = "dense<";
+  for (size_t i = 0; i < low.size(); ++i) s += cat(i ? ", [" : "[[", low[i], ", ", high[i], "]");
+  return cat(s, low.empty() ? "" : "]", "> : tensor<", low.size(), "x2xi64>");
+}
+
+std::string list(Ints v) { return cat("[", join(v, ", "), "]"); }
+
+std::string_view red_name(Builder::Red how, bool pred) {
+  using Red = Builder::Red;
+  switch (how) {
+    case Red::kSum:
+      return "stablehlo.add";
+    case Red::kProd:
+      return "stablehlo.multiply";
+    case Red::kMax:
+      return pred ? "stablehlo.or" : "stablehlo.maximum";
+    case Red::kMin:
+      return pred ? "stablehlo.and" : "stablehlo.minimum";
+    case Red::kAnd:
+      return "stablehlo.and";
+    case Red::kOr:
+      return "stablehlo.or";
+  }
+  return {};
+}
+
+Region red_region(Builder::Red how) {
+  return [how](Builder& b, std::span<const V> x) -> std::vector<V> {
+    return {b.binary(red_name(how, x[0].dtype() == DType::kPred), x[0], x[1])};
+  };
+}
+
+V red_init(Builder& b, Builder::Red how, DType t) {
+  using Red = Builder::Red;
+  Type s = ir::scalar_type(t);
+  switch (how) {
+    case Red::kSum:
+    case Red::kOr:
+      return b.zeros(s);
+    case Red::kProd:
+      return b.ones(s);
+    case Red::kAnd:
+      return b.constant_int(t == DType::kPred ? 1 : -1, s);
+    case Red::kMax:
+      return b.min_value(s);
+    case Red::kMin:
+      return b.max_value(s);
+  }
+  return {};
+}
+
+IntList without(Ints dims, Ints drop) {
+  IntList out;
+  for (size_t i = 0; i < dims.size(); ++i)
+    if (std::find(drop.begin(), drop.end(), static_cast<int64_t>(i)) == drop.end())
+      out.push_back(dims[i]);
+  return out;
+}
+
+std::string conv_dims(const IntList& d, char first, char second) {
+  std::vector<std::string> at(d.size());
+  for (size_t i = 0; i < d.size(); ++i)
+    at[static_cast<size_t>(d[i])] = i == 0   ? std::string(1, first)
+                                    : i == 1 ? std::string(1, second)
+                                             : cat(static_cast<int64_t>(i) - 2);
+  return cat("[", join(at, ", "), "]");
+}
+
+}  // namespace
+
+// --- shape ---------------------------------------------------------------------------------------
+
+// Narrow ints take floats through a wider int, so that values out of range wrap as in eager.
+V Builder::convert(V v, DType t) {
+  DType from = v.dtype();
+  if (from == t) return v;
+  if (t == DType::kPred) return compare(v, zeros(v.type), Cmp::kNe);
+  if (ir::is_complex(from) && !ir::is_complex(t))
+    return convert(op("stablehlo.real", {v}, v.type.with(ir::real_dtype(from))), t);
+  if (ir::is_float(from) && ir::is_int(t) && (ir::dtype_size(t) < 4 || t == DType::kU32))
+    v = convert(v, t == DType::kU32 ? DType::kS64 : DType::kS32);
+  return op("stablehlo.convert", {v}, v.type.with(t));
+}
+
+V Builder::bitcast(V v, Type t) {
+  return v.type == t ? v : op("stablehlo.bitcast_convert", {v}, t);
+}
+
+V Builder::reshape(V v, Ints dims) {
+  if (same(v.dims(), dims)) return v;
+  return op("stablehlo.reshape", {v}, v.type.with(dims));
+}
+
+V Builder::broadcast(V v, Type t, Ints dim_map) {
+  if (v.type == t && same(dim_map, iota_list(dim_map.size()))) return v;
+  return op("stablehlo.broadcast_in_dim", {v}, t,
+            cat("broadcast_dimensions = ", i64_array(dim_map)));
+}
+
+V Builder::broadcast_to(V v, Ints dims) {
+  if (same(v.dims(), dims)) return v;
+  check(v.dims().size() <= dims.size(), "a broadcast keeps or raises the rank");
+  IntList map = iota_list(v.dims().size());
+  for (int64_t& d : map) d += static_cast<int64_t>(dims.size() - v.dims().size());
+  return broadcast(v, v.type.with(dims), map);
+}
+
+V Builder::transpose(V v, Ints perm) {
+  if (same(perm, iota_list(perm.size()))) return v;
+  IntList dims;
+  for (int64_t p : perm) dims.push_back(v.dim(static_cast<size_t>(p)));
+  return op("stablehlo.transpose", {v}, v.type.with(dims), cat("permutation = ", i64_array(perm)));
+}
+
+V Builder::slice(V v, Ints start, Ints limit, Ints stride) {
+  IntList dims;
+  bool whole = true;
+  for (size_t i = 0; i < start.size(); ++i) {
+    dims.push_back((limit[i] - start[i] + stride[i] - 1) / stride[i]);
+    whole &= start[i] == 0 && limit[i] == v.dim(i) && (stride[i] == 1 || v.dim(i) <= 1);
+  }
+  if (whole) return v;
+  return op("stablehlo.slice", {v}, v.type.with(dims),
+            cat("start_indices = ", i64_array(start), ", limit_indices = ", i64_array(limit),
+                ", strides = ", i64_array(stride)));
+}
+
+V Builder::slice_dim(V v, int64_t dim, int64_t start, int64_t limit, int64_t stride) {
+  IntList starts(v.dims().size(), 0), limits(v.dims().begin(), v.dims().end()),
+      strides(v.dims().size(), 1);
+  auto d = static_cast<size_t>(dim);
+  starts[d] = start, limits[d] = limit, strides[d] = stride;
+  return slice(v, starts, limits, strides);
+}
+
+V Builder::dynamic_slice(V v, std::span<const V> starts, Ints sizes) {
+  std::vector<V> in{v};
+  in.insert(in.end(), starts.begin(), starts.end());
+  return op("stablehlo.dynamic_slice", in, v.type.with(sizes),
+            cat("slice_sizes = ", i64_array(sizes)));
+}
+
+V Builder::dynamic_update_slice(V v, V update, std::span<const V> starts) {
+  std::vector<V> in{v, update};
+  in.insert(in.end(), starts.begin(), starts.end());
+  return op("stablehlo.dynamic_update_slice", in, v.type);
+}
+
+V Builder::pad(V v, V value, Ints low, Ints high, Ints interior) {
+  IntList dims;
+  for (size_t i = 0; i < low.size(); ++i) {
+    int64_t n = v.dim(i);
+    dims.push_back(low[i] + high[i] + n + std::max<int64_t>(n - 1, 0) * interior[i]);
+  }
+  if (same(dims, v.dims()) && std::all_of(low.begin(), low.end(), [](int64_t l) { return l == 0; }))
+    return v;
+  return op("stablehlo.pad", {v, value}, v.type.with(dims),
+            cat("edge_padding_low = ", i64_array(low), ", edge_padding_high = ", i64_array(high),
+                ", interior_padding = ", i64_array(interior)));
+}
+
+V Builder::concat(std::span<const V> v, int64_t dim) {
+  if (v.size() == 1) return v[0];
+  IntList dims(v[0].dims().begin(), v[0].dims().end());
+  auto d = static_cast<size_t>(dim);
+  dims[d] = 0;
+  for (const V& x : v) dims[d] += x.dim(d);
+  return op("stablehlo.concatenate", v, v[0].type.with(dims), cat("dimension = ", dim, " : i64"));
+}
+
+V Builder::reverse(V v, Ints dims) {
+  if (dims.empty()) return v;
+  return op("stablehlo.reverse", {v}, v.type, cat("dimensions = ", i64_array(dims)));
+}
+
+// --- elementwise ---------------------------------------------------------------------------------
+
+V Builder::abs(V a) {
+  if (ir::is_unsigned(a.dtype())) return a;
+  return op("stablehlo.abs", {a}, a.type.with(ir::real_dtype(a.dtype())));
+}
+
+V Builder::compare(V a, V b, Cmp c, Order o) {
+  std::string attrs =
+      cat("comparison_direction = #stablehlo<comparison_direction ", cmp_name(c), ">");
+  // Always said: without it StableHLO's own folder compares integer constants as unsigned (1.13).
+  std::string_view type = ir::is_unsigned(a.dtype())                      ? "UNSIGNED"
+                          : ir::is_int(a.dtype())                         ? "SIGNED"
+                          : o == Order::kTotal && ir::is_float(a.dtype()) ? "TOTALORDER"
+                                                                          : "FLOAT";
+  attrs += cat(", compare_type = #stablehlo<comparison_type ", type, ">");
+  return op("stablehlo.compare", {a, b}, a.type.with(DType::kPred), attrs);
+}
+
+V Builder::select(V pred, V on_true, V on_false) {
+  return op("stablehlo.select", {pred, on_true, on_false}, on_true.type);
+}
+
+// --- structured ----------------------------------------------------------------------------------
+
+V Builder::reduce(V v, Ints dims, Red how) {
+  if (dims.empty()) return v;
+  V init = red_init(*this, how, v.dtype());
+  return reduce_many({&v, 1}, {&init, 1}, dims, red_region(how))[0];
+}
+
+std::vector<V> Builder::reduce_many(std::span<const V> v, std::span<const V> init, Ints dims,
+                                    const Region& body) {
+  std::vector<V> in(v.begin(), v.end());
+  in.insert(in.end(), init.begin(), init.end());
+  std::vector<Type> out, args;
+  IntList left = without(v[0].dims(), dims);
+  for (const V& x : v) out.push_back(x.type.with(left));
+  for (int pass = 0; pass < 2; ++pass)
+    for (const V& x : v) args.push_back(ir::scalar_type(x.dtype()));
+  return region_op("stablehlo.reduce", in, out, cat("dimensions = ", i64_array(dims)), {&args, 1},
+                   {&body, 1});
+}
+
+V Builder::reduce_window(V v, V init, Ints window, Ints stride, Ints pad_low, Ints pad_high,
+                         Ints base_dilation, Ints window_dilation, Red how) {
+  IntList dims;
+  for (size_t i = 0; i < window.size(); ++i) {
+    int64_t n = v.dim(i) == 0 ? 0 : (v.dim(i) - 1) * base_dilation[i] + 1;
+    int64_t room = n + pad_low[i] + pad_high[i], need = (window[i] - 1) * window_dilation[i] + 1;
+    dims.push_back(room < need ? 0 : (room - need) / stride[i] + 1);
+  }
+  std::vector<Type> args(2, ir::scalar_type(v.dtype()));
+  Type out = v.type.with(dims);
+  Region body = red_region(how);
+  std::array<V, 2> in{v, init};
+  return region_op(
+      "stablehlo.reduce_window", in, {&out, 1},
+      cat("window_dimensions = ", i64_array(window), ", window_strides = ", i64_array(stride),
+          ", base_dilations = ", i64_array(base_dilation), ", window_dilations = ",
+          i64_array(window_dilation), ", padding = ", pad_pairs(pad_low, pad_high)),
+      {&args, 1}, {&body, 1})[0];
+}
+
+V Builder::dot(V a, V b, Ints a_batch, Ints b_batch, Ints a_contract, Ints b_contract, DType out) {
+  IntList dims, a_used(a_batch.begin(), a_batch.end()), b_used(b_batch.begin(), b_batch.end());
+  for (int64_t d : a_batch) dims.push_back(a.dim(static_cast<size_t>(d)));
+  a_used.insert(a_used.end(), a_contract.begin(), a_contract.end());
+  b_used.insert(b_used.end(), b_contract.begin(), b_contract.end());
+  for (int64_t d : without(a.dims(), a_used)) dims.push_back(d);
+  for (int64_t d : without(b.dims(), b_used)) dims.push_back(d);
+  return op("stablehlo.dot_general", {a, b}, ir::make_type(out, dims),
+            cat("dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = ", list(a_batch),
+                ", rhs_batching_dimensions = ", list(b_batch), ", lhs_contracting_dimensions = ",
+                list(a_contract), ", rhs_contracting_dimensions = ", list(b_contract), ">"));
+}
+
+V Builder::conv(V lhs, V rhs, Type out, const ConvConfig& c) {
+  std::string reversal;
+  if (!c.reversal.empty()) {
+    reversal = ", window_reversal = array<i1: ";
+    for (size_t i = 0; i < c.reversal.size(); ++i)
+      reversal += cat(i ? ", " : "", bool(c.reversal[i]));
+    reversal += '>';
+  }
+  return op("stablehlo.convolution", {lhs, rhs}, out,
+            cat("dimension_numbers = #stablehlo.conv<", conv_dims(c.lhs, 'b', 'f'), "x",
+                conv_dims(c.rhs, 'o', 'i'), "->", conv_dims(c.out, 'b', 'f'),
+                ">, window_strides = ", i64_array(c.stride), ", padding = ",
+                pad_pairs(c.pad_low, c.pad_high), ", lhs_dilation = ", i64_array(c.lhs_dilation),
+                ", rhs_dilation = ", i64_array(c.rhs_dilation), reversal,
+                ", feature_group_count = ", c.feature_groups,
+                " : i64, batch_group_count = ", c.batch_groups, " : i64"));
+}
+
+V Builder::gather(V operand, V indices, Type out, const GatherConfig& c) {
+  return op(
+      "stablehlo.gather", {operand, indices}, out,
+      cat("dimension_numbers = #stablehlo.gather<offset_dims = ", list(c.offset_dims),
+          ", collapsed_slice_dims = ", list(c.collapsed), ", start_index_map = ",
+          list(c.start_index_map), ", index_vector_dim = ", c.index_vector_dim,
+          ">, slice_sizes = ", i64_array(c.slice_sizes), ", indices_are_sorted = ", c.sorted));
+}
+
+V Builder::scatter(V operand, V indices, V updates, const ScatterConfig& c, const Region& body) {
+  std::vector<Type> args(2, ir::scalar_type(operand.dtype()));
+  std::array<V, 3> in{operand, indices, updates};
+  return region_op(
+      "stablehlo.scatter", in, {&operand.type, 1},
+      cat("scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = ",
+          list(c.update_window_dims), ", inserted_window_dims = ", list(c.inserted_window_dims),
+          ", scatter_dims_to_operand_dims = ", list(c.scatter_dims_to_operand),
+          ", index_vector_dim = ", c.index_vector_dim, ">, indices_are_sorted = ", c.sorted,
+          ", unique_indices = ", c.unique),
+      {&args, 1}, {&body, 1})[0];
+}
+
+std::vector<V> Builder::sort(std::span<const V> v, int64_t dim, bool stable, const Region& less) {
+  std::vector<Type> out, args;
+  for (const V& x : v) {
+    out.push_back(x.type);
+    args.insert(args.end(), 2, ir::scalar_type(x.dtype()));
+  }
+  return region_op("stablehlo.sort", v, out,
+                   cat("dimension = ", dim, " : i64, is_stable = ", stable), {&args, 1},
+                   {&less, 1});
+}
+
+std::vector<V> Builder::while_loop(std::span<const V> init, const Region& cond,
+                                   const Region& body) {
+  std::vector<Type> types;
+  for (const V& x : init) types.push_back(x.type);
+  std::array<std::vector<Type>, 2> args{types, types};
+  std::array<Region, 2> regions{cond, body};
+  return region_op("stablehlo.while", init, types, {}, args, regions);
+}
+
+std::vector<V> Builder::rng_bits(V state, Type out) {
+  std::array<Type, 2> types{state.type, out};
+  return ops("stablehlo.rng_bit_generator", {&state, 1}, types,
+             "rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>");
+}
+
+}  // namespace tp::hlo

@@ -1,0 +1,154 @@
+// Node: one recorded operation, immutable after birth and hashed at birth.
+//   node_hash = op kind + attrs;   dag_hash = node_hash folded with every operand's (dag_hash, output)
+// An interior hash holds no shape; leaves hash op kind + type text, so shapes enter there and nowhere else.
+// A sharding has a third hash, folded in only when one is set.
+//
+// Reference counts are atomic: values may be shared and dropped by any thread. The walk scratch
+// (`mark`, `slot`) belongs to whoever holds the graph lock (ir/graph.h).
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/hash.h"
+#include "ir/attrs.h"
+#include "ir/type.h"
+
+namespace tp::ir {
+
+enum class Role : uint8_t {
+  kInterior,
+  kData,    // DeviceData: a device buffer (payload)
+  kNumber,  // a run-time scalar: value on the node, not in the hash
+  kFill,    // a tensor of one value: hashes like kData, so that state born as zeros costs no second program
+};
+
+// Identity of an operation; rows of the op table derive from it. Lives for the process.
+struct OpKind {
+  const char* name;
+  Hash128 hash;
+  Role role = Role::kInterior;
+};
+OpKind make_kind(const char* name, Role role = Role::kInterior);
+
+const OpKind& data_kind();
+const OpKind& fill_kind();
+const OpKind& number_kind(bool wrapped);  // wrapped: a Python number (weakest in type promotion)
+
+// What a leaf holds on to; client::Data is one.
+class Leaf {
+ public:
+  virtual ~Leaf() = default;
+};
+
+// The value of a number or fill leaf.
+struct Scalar {
+  double re = 0, im = 0;
+  int64_t integer = 0;
+  enum class Kind : uint8_t { kBool, kInt, kFloat, kComplex } kind = Kind::kInt;
+  double real() const { return kind == Kind::kInt || kind == Kind::kBool ? static_cast<double>(integer) : re; }
+};
+
+class Node;
+
+class NodePtr {
+ public:
+  NodePtr() = default;
+  NodePtr(const NodePtr& o) : p_(o.p_) { retain(); }
+  NodePtr(NodePtr&& o) noexcept : p_(o.p_) { o.p_ = nullptr; }
+  explicit NodePtr(Node* adopted) : p_(adopted) {}
+  NodePtr& operator=(NodePtr o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  ~NodePtr() { release(); }
+  Node* get() const { return p_; }
+  Node* operator->() const { return p_; }
+  Node& operator*() const { return *p_; }
+  explicit operator bool() const { return p_ != nullptr; }
+  friend bool operator==(const NodePtr& a, const NodePtr& b) { return a.p_ == b.p_; }
+  static NodePtr share(Node* p);
+
+ private:
+  inline void retain();
+  inline void release();
+  Node* p_ = nullptr;
+};
+
+// One output of a node.
+struct Value {
+  NodePtr node;
+  uint32_t index = 0;
+  explicit operator bool() const { return static_cast<bool>(node); }
+  inline Type type() const;
+  friend bool operator==(const Value&, const Value&) = default;
+};
+
+class Node {
+ public:
+  // An interior node. `operands` are copied (counts go up); `types` has one entry an output, null for absent.
+  static NodePtr make(const OpKind& kind, std::span<const Value> operands, std::span<const Type> types,
+                      std::span<const uint64_t> attrs);
+  static NodePtr make_data(Type type, std::shared_ptr<Leaf> payload);
+  static NodePtr make_fill(Type type, const Scalar& value);
+  // dtype is the scalar's own: pred, s64, f64 or c128.
+  static NodePtr make_number(const Scalar& value, bool wrapped);
+
+  const OpKind& kind() const { return *kind_; }
+  Role role() const { return kind_->role; }
+  const Hash128& node_hash() const { return node_hash_; }
+  const Hash128& dag_hash() const { return dag_hash_; }
+  // dag_hash, with the sharding's hash folded in when one is set.
+  Hash128 hash() const;
+  std::span<const Value> operands() const { return {operands_begin(), num_operands_}; }
+  std::span<const Type> types() const { return {types_begin(), num_outputs_}; }
+  AttrsView attrs() const { return AttrsView({words_begin(), num_words_}); }
+  const std::shared_ptr<Leaf>& payload() const { return payload_; }
+  const Scalar& scalar() const { return scalar_; }
+  uint64_t sequence() const { return sequence_; }  // creation order in the process
+
+  const std::shared_ptr<const std::string>& sharding() const { return sharding_; }
+  void set_sharding(std::string text);
+
+  mutable uint64_t mark = 0;  // walk scratch, see above
+  mutable uint32_t slot = 0;
+
+ private:
+  friend class NodePtr;
+  friend NodePtr allocate(const OpKind&, size_t, size_t, size_t);
+  Node() = default;
+  ~Node() = default;
+  static void destroy(Node* n);
+  Value* operands_begin() const;
+  Type* types_begin() const;
+  uint64_t* words_begin() const;
+
+  std::atomic<uint32_t> refs_{1};
+  uint16_t num_operands_ = 0, num_outputs_ = 0;
+  uint32_t num_words_ = 0;
+  const OpKind* kind_ = nullptr;
+  Hash128 node_hash_, dag_hash_;
+  uint64_t sequence_ = 0;
+  std::shared_ptr<Leaf> payload_;
+  Scalar scalar_;
+  std::shared_ptr<const std::string> sharding_;
+};
+
+inline void NodePtr::retain() {
+  if (p_) p_->refs_.fetch_add(1, std::memory_order_relaxed);
+}
+inline void NodePtr::release() {
+  if (p_ && p_->refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) Node::destroy(p_);
+}
+inline NodePtr NodePtr::share(Node* p) {
+  NodePtr r(p);
+  r.retain();
+  return r;
+}
+inline Type Value::type() const { return node->types()[index]; }
+
+std::string scalar_text(const Scalar& s);
+
+}  // namespace tp::ir

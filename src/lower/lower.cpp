@@ -1,0 +1,109 @@
+// Graph -> module text. Parameters: buffers in leaf order, then the packed s64 vector, then the
+// packed f64 one. Pure; the caller holds the graph lock, because node slots are read.
+#include "lower/lower.h"
+
+#include "base/error.h"
+#include "base/text.h"
+#include "hlo/builder.h"
+#include "ops/row.h"
+
+namespace tp::lower {
+namespace {
+
+using hlo::V;
+using ir::DType;
+using ir::Type;
+
+class Walk {
+ public:
+  explicit Walk(const ir::Graph& g) : g_(g), outputs_(g.order.size()) {}
+
+  Module run(std::string_view name) {
+    place_parameters();
+    for (const ir::LeafUse& leaf : g_.leaves)
+      if (leaf.feed != ir::Feed::kBuffer) outputs_[leaf.node->slot] = {number(leaf)};
+    for (const ir::Node* n : g_.order)
+      if (n->role() == ir::Role::kInterior) lower(*n);
+    std::vector<V> results;
+    for (const ir::Value& r : g_.roots) results.push_back(at(r));
+    Module m;
+    m.text = b_.finish(name, results);
+    m.statements = b_.statements();
+    return m;
+  }
+
+ private:
+  void place_parameters() {
+    for (const ir::LeafUse& leaf : g_.leaves)
+      if (leaf.feed == ir::Feed::kBuffer)
+        outputs_[leaf.node->slot] = {b_.parameter(leaf.node->types()[0])};
+    int64_t integers = g_.num_integers, reals = g_.num_reals;
+    if (integers) integers_ = b_.parameter(ir::make_type(DType::kS64, {&integers, 1}));
+    if (reals) reals_ = b_.parameter(ir::make_type(DType::kF64, {&reals, 1}));
+  }
+
+  V element(V packed, int64_t i) { return b_.reshape(b_.slice_dim(packed, 0, i, i + 1), {}); }
+
+  // A number in its own type, or a fill's value spread over the fill's type.
+  V number(const ir::LeafUse& leaf) {
+    Type t = leaf.node->types()[0];
+    V v;
+    if (leaf.feed == ir::Feed::kInteger) {
+      v = element(integers_, leaf.index);
+    } else if (leaf.node->scalar().kind == ir::Scalar::Kind::kComplex) {
+      V re = element(reals_, leaf.index), im = element(reals_, leaf.index + 1);
+      v = b_.op("stablehlo.complex", {re, im}, ir::scalar_type(DType::kC128));
+    } else {
+      v = element(reals_, leaf.index);
+    }
+    return b_.broadcast_to(b_.convert(v, t.dtype()), t.dims());
+  }
+
+  V at(const ir::Value& v) const { return outputs_[v.node->slot][v.index]; }
+
+  void lower(const ir::Node& n) {
+    const ops::Row* row = ops::row_of(n.kind());
+    if (!row || !row->lower)
+      fail(Code::kNotImplemented, cat(n.kind().name, " has no lowering to StableHLO"));
+    b_.set_location(n.kind().name);
+    std::vector<V> in;
+    std::vector<Type> types;
+    for (const ir::Value& v : n.operands()) {
+      in.push_back(at(v));
+      types.push_back(v.type());
+    }
+    ops::Lowering l(b_, n, in, types);
+    std::vector<V>& out = outputs_[n.slot];
+    try {
+      row->lower(l, out);
+    } catch (const Error& e) {
+      throw Error(e.code(), cat(n.kind().name, ": ", e.what()));
+    }
+    b_.set_location({});
+    expect_types(n, out);
+  }
+
+  static void expect_types(const ir::Node& n, std::span<const V> out) {
+    check(out.size() == n.types().size(),
+          cat(n.kind().name, ": its lowering gives ", out.size(), " values where ",
+              n.types().size(), " were recorded"));
+    for (size_t i = 0; i < out.size(); ++i) {
+      Type want = n.types()[i];
+      if (want && (!out[i] || !(out[i].type == want)))
+        check(false,
+              cat(n.kind().name, ": output ", i, " is ", out[i] ? out[i].type.text() : "absent",
+                  " where ", want.text(), " was recorded"));
+    }
+  }
+
+  const ir::Graph& g_;
+  hlo::Builder b_;
+  std::vector<std::vector<V>> outputs_;  // by slot
+  V integers_, reals_;
+};
+
+}  // namespace
+
+Module lower(const ir::Graph& graph, std::string_view name) { return Walk(graph).run(name); }
+
+}  // namespace tp::lower

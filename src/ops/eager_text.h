@@ -1,0 +1,49 @@
+// Words that eager uses for dtypes and sizes in its error messages. Pure functions; any thread.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+#include "ir/type.h"
+
+namespace tp::ops {
+
+struct EagerName {
+  std::string_view scalar;  // c10::toString: "Float"
+  std::string_view cpp;     // TypeMeta's name: "float", "c10::BFloat16", "long int"
+};
+
+inline EagerName eager_name(ir::DType t) {
+  static constexpr EagerName kNames[] = {
+      {"Bool", "bool"},
+      {"Byte", "unsigned char"},
+      {"Char", "signed char"},
+      {"Short", "short int"},
+      {"Int", "int"},
+      {"Long", "long int"},
+      {"UInt16", "short unsigned int"},
+      {"UInt32", "unsigned int"},
+      {"UInt64", "long unsigned int"},
+      {"Half", "c10::Half"},
+      {"BFloat16", "c10::BFloat16"},
+      {"Float", "float"},
+      {"Double", "double"},
+      {"ComplexFloat", "c10::complex<float>"},
+      {"ComplexDouble", "c10::complex<double>"},
+      {"Float8_e4m3fn", "c10::Float8_e4m3fn"},
+      {"Float8_e5m2", "c10::Float8_e5m2"},
+  };
+  static_assert(std::size(kNames) == static_cast<size_t>(ir::DType::kCount));
+  return kNames[static_cast<size_t>(t)];
+}
+
+// [2, 3, 4]
+inline std::string size_text(std::span<const int64_t> dims) { return cat("[", join(dims, ", "), "]"); }
+
+// "op" not implemented for 'Bool'
+inline std::string not_implemented_for(std::string_view kernel, ir::DType t) {
+  return cat("\"", kernel, "\" not implemented for '", eager_name(t).scalar, "'");
+}
+
+}  // namespace tp::ops

@@ -1,0 +1,290 @@
+// One operand, one formula. Integer operands of float ops arrive converted: the result type says
+// so.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "base/error.h"
+#include "ops/families.h"
+#include "ops/helpers.h"
+
+namespace tp::ops {
+namespace {
+
+using hlo::Cmp;
+constexpr double kPi = std::numbers::pi;
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+V reciprocal(Builder& b, V x) { return b.div(b.ones(x.type), x); }
+V negate(Builder& b, V x) { return b.neg(x); }
+V absolute(Builder& b, V x) { return x.dtype() == DType::kPred ? x : b.abs(x); }
+V bitwise_not(Builder& b, V x) { return b.not_(x); }
+V logical_not(Builder& b, V x) { return b.not_(b.convert(x, DType::kPred)); }
+
+// Rounding of integers is a copy.
+template <Text name>
+V rounding(Builder& b, V x) {
+  return ir::is_float(x.dtype()) ? b.unary(name.text, x) : x;
+}
+
+// (x > 0) - (x < 0): 0 for NaN, as eager.
+V sign(Builder& b, V x) {
+  if (x.dtype() == DType::kPred) return x;
+  V above = b.convert(b.compare(x, 0, Cmp::kGt), x.dtype());
+  if (ir::is_unsigned(x.dtype())) return above;
+  return b.sub(above, b.convert(b.compare(x, 0, Cmp::kLt), x.dtype()));
+}
+
+V sgn(Builder& b, V x) {
+  if (!ir::is_complex(x.dtype())) return sign(b, x);
+  V size = b.abs(x);
+  V zero = b.compare(size, 0, Cmp::kEq);
+  return b.select(zero, b.zeros(x.type), b.div(x, b.convert(size, x.dtype())));
+}
+
+template <auto formula>
+V each_part(Builder& b, V x) {
+  if (!ir::is_complex(x.dtype())) return formula(b, x);
+  return b.or_(formula(b, real_part(b, x)), formula(b, imag_part(b, x)));
+}
+V nan_of(Builder& b, V x) {
+  return ir::is_float(x.dtype()) ? b.is_nan(x) : b.zeros(x.type.with(DType::kPred));
+}
+V equals(Builder& b, V x, double v) {
+  return ir::is_float(x.dtype()) ? b.compare(x, v, Cmp::kEq) : b.zeros(x.type.with(DType::kPred));
+}
+V posinf_of(Builder& b, V x) { return equals(b, x, kInf); }
+V neginf_of(Builder& b, V x) { return equals(b, x, -kInf); }
+V inf_of(Builder& b, V x) {
+  return ir::is_float(x.dtype()) ? equals(b, b.abs(x), kInf) : posinf_of(b, x);
+}
+
+V frac(Builder& b, V x) { return b.sub(x, trunc(b, x)); }
+
+template <int base>
+V log_base(Builder& b, V x) {
+  return b.div(b.log(x), b.constant(std::log(double{base}), x.type));
+}
+
+V exp2(Builder& b, V x) {
+  if (ir::is_complex(x.dtype())) return b.exp(b.mul(x, std::numbers::ln2));
+  return b.binary("stablehlo.power", b.constant(2.0, x.type), x);
+}
+
+V sinc(Builder& b, V x) {
+  V y = b.mul(x, kPi);
+  V zero = b.compare(x, b.zeros(x.type), Cmp::kEq);
+  return b.select(zero, b.ones(x.type), b.div(b.unary("stablehlo.sine", y), y));
+}
+
+V mish(Builder& b, V x) { return b.mul(x, b.tanh(softplus(b, x))); }
+
+V entropy(Builder& b, V x) {
+  V inside = b.select(is_zero(b, x), b.zeros(x.type), b.neg(b.mul(x, b.log(x))));
+  return b.select(b.compare(x, 0, Cmp::kLt), b.constant(-kInf, x.type), inside);
+}
+
+// digamma has a pole at 0 whose sign is the zero's: -inf above, +inf below.
+V digamma(Builder& b, V x) {
+  V pole = b.select(sign_bit(b, x), b.constant(kInf, x.type), b.constant(-kInf, x.type));
+  return b.select(is_zero(b, x), pole, b.unary("chlo.digamma", x));
+}
+
+V conj(Builder& b, V x) {
+  return ir::is_complex(x.dtype()) ? make_complex(b, real_part(b, x), b.neg(imag_part(b, x))) : x;
+}
+
+V angle(Builder& b, V x) {
+  if (ir::is_complex(x.dtype()))
+    return b.binary("stablehlo.atan2", imag_part(b, x), real_part(b, x));
+  V below = b.compare(x, 0, Cmp::kLt);
+  V a = b.select(below, b.constant(kPi, x.type), b.zeros(x.type));
+  return b.select(b.is_nan(x), x, a);
+}
+
+void lower_angle(Lowering& l, std::vector<V>& out) {
+  V x = l.in("self");
+  if (!ir::is_complex(x.dtype())) x = l.number("self", compute_type(l));
+  put(l, out, angle(l.builder(), x));
+}
+
+// Results with no dtype of their own to compute in: the operand stays as it is.
+template <auto formula>
+void predicate(Lowering& l, std::vector<V>& out) {
+  out.push_back(formula(l.builder(), l.in("self")));
+}
+
+void round_decimals(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = l.number("self", compute_type(l));
+  int64_t n = l.i("decimals");
+  V scale = b.constant(std::pow(10.0, static_cast<double>(std::abs(n))), x.type);
+  V wide = n >= 0 ? b.mul(x, scale) : b.div(x, scale);
+  V whole = rounding<"stablehlo.round_nearest_even">(b, wide);
+  put(l, out, n >= 0 ? b.div(whole, scale) : b.mul(whole, scale));
+}
+
+V replace_special(Builder& b, V x, double nan, double above, double below) {
+  V y = b.select(b.is_nan(x), b.constant(nan, x.type), x);
+  y = b.select(posinf_of(b, x), b.constant(above, x.type), y);
+  return b.select(neginf_of(b, x), b.constant(below, x.type), y);
+}
+
+double largest(DType t) {
+  switch (t) {
+    case DType::kF16:
+      return 65504.0;
+    case DType::kBF16:
+      return 3.3895313892515355e38;
+    case DType::kF32:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
+void nan_to_num(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = l.in("self");
+  if (!ir::is_float(x.dtype()) && !ir::is_complex(x.dtype())) return out.push_back(x);
+  double top = largest(ir::real_dtype(x.dtype()));
+  double nan = l.f_or("nan", 0), above = l.f_or("posinf", top), below = l.f_or("neginf", -top);
+  if (ir::is_float(x.dtype())) return out.push_back(replace_special(b, x, nan, above, below));
+  V re = replace_special(b, real_part(b, x), nan, above, below);
+  out.push_back(make_complex(b, re, replace_special(b, imag_part(b, x), nan, above, below)));
+}
+
+void logit(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = l.number("self", compute_type(l));
+  double eps = l.f_or("eps", -1);
+  if (eps >= 0) x = b.min(b.max(x, eps), 1 - eps);
+  put(l, out, b.log(b.div(x, b.sub(b.ones(x.type), x))));
+}
+
+void polygamma(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = l.number("self", compute_type(l));
+  int64_t n = l.i("n");
+  if (n == 0) return put(l, out, digamma(b, x));
+  V y = b.binary("chlo.polygamma", b.constant_int(n, x.type), x);
+  V pole = b.and_(b.compare(x, 0, Cmp::kLe), b.compare(b.floor(x), x, Cmp::kEq));
+  y = b.select(pole, b.constant(n % 2 ? kInf : -kInf, x.type), y);
+  if (n == 1) y = b.select(b.compare(x, kInf, Cmp::kEq), b.zeros(x.type), y);
+  put(l, out, y);
+}
+
+void frexp(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = l.number("self", compute_type(l));
+  bool wide = x.dtype() == DType::kF64;
+  int mantissa = wide ? 52 : 23, bias = wide ? 1022 : 126;
+  Type it = x.type.with(wide ? DType::kS64 : DType::kS32);
+  V bits = b.bitcast(x, it);
+  V shift = b.constant_int(mantissa, it);
+  V mask = b.constant_int(wide ? 0x7ff : 0xff, it);
+  V field = b.and_(b.binary("stablehlo.shift_right_logical", bits, shift), mask);
+  V whole = b.binary("stablehlo.shift_left", mask, shift);
+  V half = b.binary("stablehlo.shift_left", b.constant_int(bias, it), shift);
+  V m = b.bitcast(b.or_(b.and_(bits, b.not_(whole)), half), x.type);
+  V special = b.or_(b.compare(field, mask, Cmp::kEq), is_zero(b, x));
+  put(l, out, b.select(special, x, m));
+  put(l, out, b.select(special, b.zeros(it), b.sub(field, b.constant_int(bias, it))));
+}
+
+// --- types ---------------------------------------------------------------------------------------
+
+void type_magnitude(const Args& a, std::vector<Type>& out) {
+  Type t = a.type("self");
+  out.push_back(t.with(ir::real_dtype(t.dtype())));
+}
+
+void type_angle(const Args& a, std::vector<Type>& out) {
+  Type t = a.type("self");
+  bool exact = ir::is_int(t.dtype()) || t.dtype() == DType::kPred;
+  out.push_back(t.with(exact ? DType::kF32 : ir::real_dtype(t.dtype())));
+}
+
+// Ints and bools as the default float.
+void type_float(const Args& a, std::vector<Type>& out) {
+  Type t = a.type("self");
+  bool exact = ir::is_int(t.dtype()) || t.dtype() == DType::kPred;
+  out.push_back(exact ? t.with(DType::kF32) : t);
+}
+
+void type_frexp(const Args& a, std::vector<Type>& out) {
+  Type t = a.type("self");
+  if (!ir::is_float(t.dtype()))
+    fail(Code::kRuntime, "torch.frexp() only supports floating-point dtypes");
+  out.push_back(t);
+  out.push_back(t.with(DType::kS32));
+}
+
+const Row kRows[] = {
+    {"aten::abs", type_magnitude, predicate<absolute>, Layout::kLikeFirst},
+    {"aten::reciprocal", nullptr, unary<reciprocal>},
+    {"aten::neg", nullptr, unary<negate>},
+    {"aten::bitwise_not", nullptr, unary<bitwise_not>},
+    {"aten::logical_not", type_pred, predicate<logical_not>, Layout::kLikeFirst},
+    {"aten::sign", nullptr, unary<sign>},
+    {"aten::sgn", nullptr, unary<sgn>},
+    {"aten::signbit", nullptr, predicate<sign_bit>},
+    {"aten::isnan", type_pred, predicate<each_part<nan_of>>, Layout::kLikeFirst},
+    {"aten::isposinf", nullptr, predicate<posinf_of>},
+    {"aten::isneginf", nullptr, predicate<neginf_of>},
+    {"aten::isinf", type_pred, predicate<each_part<inf_of>>, Layout::kLikeFirst},
+    {"aten::conj_physical", type_same, predicate<conj>, Layout::kLikeFirst},
+    {"aten::_conj_physical", type_same, predicate<conj>, Layout::kLikeFirst},
+    {"aten::angle", type_angle, lower_angle, Layout::kLikeFirst},
+    {"aten::nan_to_num", type_same, nan_to_num, Layout::kLikeFirst},
+    {"aten::frexp.Tensor", type_frexp, frexp, Layout::kLikeFirst},
+
+    {"aten::floor", nullptr, unary<rounding<"stablehlo.floor">>},
+    {"aten::ceil", nullptr, unary<rounding<"stablehlo.ceil">>},
+    {"aten::round", nullptr, unary<rounding<"stablehlo.round_nearest_even">>},
+    {"aten::round.decimals", nullptr, round_decimals},
+    {"aten::trunc", nullptr, unary<trunc>},
+    {"aten::frac", nullptr, unary<frac>},
+
+    {"aten::sqrt", nullptr, unary<call<"stablehlo.sqrt">>},
+    {"aten::rsqrt", nullptr, unary<call<"stablehlo.rsqrt">>},
+    {"aten::exp", nullptr, unary<call<"stablehlo.exponential">>},
+    {"aten::exp2", nullptr, unary<exp2>},
+    {"aten::expm1", nullptr, unary<call<"stablehlo.exponential_minus_one">>},
+    {"aten::log", nullptr, unary<call<"stablehlo.log">>},
+    {"aten::log1p", nullptr, unary<call<"stablehlo.log_plus_one">>},
+    {"aten::log2", nullptr, unary<log_base<2>>},
+    {"aten::log10", nullptr, unary<log_base<10>>},
+    {"aten::logit", type_float, logit, Layout::kLikeFirst},
+    {"aten::sigmoid", nullptr, unary<call<"stablehlo.logistic">>},
+
+    {"aten::sin", nullptr, unary<call<"stablehlo.sine">>},
+    {"aten::cos", nullptr, unary<call<"stablehlo.cosine">>},
+    {"aten::tan", nullptr, unary<call<"chlo.tan">>},
+    {"aten::asin", nullptr, unary<call<"chlo.asin">>},
+    {"aten::acos", nullptr, unary<call<"chlo.acos">>},
+    {"aten::atan", nullptr, unary<call<"chlo.atan">>},
+    {"aten::sinh", nullptr, unary<call<"chlo.sinh">>},
+    {"aten::cosh", nullptr, unary<call<"chlo.cosh">>},
+    {"aten::tanh", nullptr, unary<call<"stablehlo.tanh">>},
+    {"aten::asinh", nullptr, unary<call<"chlo.asinh">>},
+    {"aten::acosh", nullptr, unary<call<"chlo.acosh">>},
+    {"aten::atanh", nullptr, unary<call<"chlo.atanh">>},
+    {"aten::sinc", nullptr, unary<sinc>},
+
+    {"aten::erf", nullptr, unary<call<"chlo.erf">>},
+    {"aten::erfc", nullptr, unary<call<"chlo.erfc">>},
+    {"aten::erfinv", nullptr, unary<call<"chlo.erf_inv">>},
+    {"aten::lgamma", nullptr, unary<call<"chlo.lgamma">>},
+    {"aten::digamma", nullptr, unary<digamma>},
+    {"aten::polygamma", nullptr, polygamma},
+    {"aten::mish", nullptr, unary<mish>},
+    {"aten::special_entr", nullptr, unary<entropy>},
+    {"aten::special_i1e", nullptr, unary<call<"chlo.bessel_i1e">>},
+};
+
+}  // namespace
+
+Family elementwise_unary() { return kRows; }
+
+}  // namespace tp::ops

@@ -1,0 +1,35 @@
+// Every family of the op table. Functions, so that there is no static-initialisation order; each
+// gives a span over a constant array of its own file. Any thread.
+#pragma once
+#include "ops/row.h"
+
+namespace tp::ops {
+
+Family elementwise_unary();
+Family elementwise_binary();
+Family elementwise_ternary();
+Family activation();
+Family compare();
+Family reduction();
+Family reduction_index();
+Family softmax();
+Family matmul();
+Family loss();
+
+Family conv();
+Family pool();
+Family norm();
+Family upsample();
+Family embedding();
+Family ctc();
+
+Family view();
+Family shape();
+Family index();
+Family sort();
+Family scan();
+Family creation();
+Family random();
+Family amp();
+
+}  // namespace tp::ops

@@ -1,0 +1,457 @@
+// Random ops. Each has two extra operands, seed and offset: run-time numbers, so that the program
+// stays the same from step to step. Half types compute in float32. Any thread.
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "ops/eager_text.h"
+#include "ops/families.h"
+#include "ops/helpers.h"
+#include "ops/indexing.h"
+#include "ops/random_bits.h"
+
+namespace tp::ops {
+namespace {
+
+using hlo::Cmp;
+using Red = Builder::Red;
+
+// The type a distribution is drawn in: float32 for half types and integers.
+Type draw_type(Type t) { return t.with(t.dtype() == DType::kF64 ? DType::kF64 : DType::kF32); }
+
+// Digits of a float's mantissa: eager draws no finer, so that nothing rounds up to 1.
+int digits_of(DType t) {
+  switch (t) {
+    case DType::kF64:
+      return 53;
+    case DType::kF16:
+      return 11;
+    case DType::kBF16:
+      return 8;
+    default:
+      return 24;
+  }
+}
+
+// For complex results `draw` gives both parts at once, as [2, dims...].
+template <class Draw>
+void real_or_pair(Lowering& l, std::vector<V>& out, const Draw& draw) {
+  Builder& b = l.builder();
+  Type t = l.out();
+  if (!ir::is_complex(t.dtype())) return put(l, out, draw(t));
+  IntList dims = dims_of(t);
+  dims.insert(dims.begin(), 2);
+  V both = draw(ir::make_type(ir::real_dtype(t.dtype()), dims));
+  V re = b.reshape(b.slice_dim(both, 0, 0, 1), t.dims());
+  V im = b.reshape(b.slice_dim(both, 0, 1, 2), t.dims());
+  out.push_back(make_complex(b, re, im));
+}
+
+void need_float(const Args& a, const char* kernel) {
+  DType t = a.type("self").dtype();
+  if (!ir::is_float(t)) fail(Code::kNotImplemented, not_implemented_for(kernel, t));
+}
+
+// --- continuous distributions
+
+void uniform_type(const Args& a, std::vector<Type>& out) {
+  if (!ir::is_complex(a.type("self").dtype())) need_float(a, "check_uniform_bounds");
+  type_same(a, out);
+}
+void uniform_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  Random random(l);
+  real_or_pair(l, out, [&](Type t) {
+    V u = random.uniform(draw_type(t), digits_of(t.dtype()));
+    if (!l.has("from") && !l.has("to")) return u;
+    V from = number_or(l, "from", u.type, 0), to = number_or(l, "to", u.type, 1);
+    return b.add(b.mul(u, b.sub(to, from)), from);
+  });
+}
+
+void normal_type(const Args& a, std::vector<Type>& out) {
+  if (!ir::is_complex(a.type("self").dtype())) need_float(a, "normal_kernel_cpu");
+  type_same(a, out);
+}
+// A complex number's parts have half its variance each.
+void normal_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  Random random(l);
+  real_or_pair(l, out, [&](Type t) {
+    V z = random.normal(draw_type(t));
+    if (ir::is_complex(l.out().dtype())) z = b.mul(z, std::numbers::sqrt2 / 2);
+    z = b.mul(z, number_or(l, "std", z.type, 1));
+    return b.add(z, number_or(l, "mean", z.type, 0));
+  });
+}
+
+void normal_tensors_type(const Args& a, std::vector<Type>& out) {
+  Type mean = a.type("mean"), std = a.type("std");
+  if (ir::is_complex(std.dtype()))
+    fail(Code::kRuntime, "normal expects standard deviation to be non-complex");
+  DType t = a.operand("mean") >= 0 && mean.rank() + std.rank() > 0 ? mean.dtype() : std.dtype();
+  out.push_back(ir::make_type(t, broadcast_dims(mean.dims(), std.dims())));
+}
+// One of them a Python number: the other gives the type.
+template <Text tensor>
+void normal_tensor_type(const Args& a, std::vector<Type>& out) {
+  out.push_back(a.type(tensor.text));
+}
+
+void log_normal_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V z = Random(l).normal(draw_type(l.out()));
+  z = b.add(b.mul(z, number_or(l, "std", z.type, 2)), number_or(l, "mean", z.type, 1));
+  put(l, out, b.exp(z));
+}
+void cauchy_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V angle = b.mul(b.sub(Random(l).open_uniform(draw_type(l.out())), 0.5), std::numbers::pi);
+  V tan = b.div(b.unary("stablehlo.sine", angle), b.unary("stablehlo.cosine", angle));
+  put(l, out,
+      b.add(b.mul(tan, number_or(l, "sigma", tan.type, 1)), number_or(l, "median", tan.type, 0)));
+}
+void exponential_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V e = b.neg(b.log(Random(l).open_uniform(draw_type(l.out()))));
+  put(l, out, b.div(e, number_or(l, "lambd", e.type, 1)));
+}
+template <Text words>
+void continuous_type(const Args& a, std::vector<Type>& out) {
+  DType t = a.type("self").dtype();
+  if (!ir::is_float(t))
+    fail(Code::kRuntime,
+         cat(words.text,
+             " distribution is a continuous probability distribution. dtype must be a "
+             "floating point but you specified ",
+             eager_name(t).scalar));
+  type_same(a, out);
+}
+
+// --- discrete ones
+
+// The count of trials up to the first success: at least one.
+void geometric_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V u = Random(l).open_uniform(draw_type(l.out()));
+  V p = l.number("p", u.type);
+  V trials = b.div(b.log(u), b.unary("stablehlo.log_plus_one", b.neg(p)));
+  put(l, out, b.max(b.unary("stablehlo.ceil", trials), 1.0));
+}
+
+// 1 with probability p (the draw's type), else 0.
+void push_bernoulli(Lowering& l, std::vector<V>& out, V p) {
+  Builder& b = l.builder();
+  V u = Random(l).uniform(p.type);
+  put(l, out, b.compare(u, p, Cmp::kLt));
+}
+void bernoulli_p_lower(Lowering& l, std::vector<V>& out) {
+  push_bernoulli(l, out, number_or(l, "p", draw_type(l.out()), 0.5));
+}
+void bernoulli_tensor_type(const Args& a, std::vector<Type>& out) {
+  DType p = a.type(a.operand("p") >= 0 ? "p" : "self").dtype();
+  if (!ir::is_float(p))
+    fail(Code::kNotImplemented, not_implemented_for("bernoulli_tensor_cpu_p_", p));
+  type_same(a, out);
+}
+void bernoulli_tensor_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V p = l.in(l.operand("p") >= 0 ? "p" : "self");
+  Type t = draw_type(p.type).with(l.out().dims());
+  push_bernoulli(l, out, b.broadcast_to(b.convert(p, t.dtype()), t.dims()));
+}
+
+// Largest integer of random_(): all of an integer type, the exact ones of a float.
+uint64_t largest_integer(DType t) {
+  if (ir::is_float(t)) return uint64_t{1} << digits_of(t);
+  if (t == DType::kPred) return 1;
+  int bits = 8 * ir::dtype_size(t) - (ir::is_unsigned(t) ? 0 : 1);
+  return bits == 64 ? ~uint64_t{0} : (uint64_t{1} << bits) - 1;
+}
+void random_type(const Args& a, std::vector<Type>& out) {
+  DType t = a.type("self").dtype();
+  if (ir::is_complex(t)) fail(Code::kNotImplemented, not_implemented_for("random_kernel_cpu", t));
+  type_same(a, out);
+}
+void random_lower(Lowering& l, std::vector<V>& out) {
+  put(l, out, Random(l).below(l.out().dims(), largest_integer(l.out().dtype()) + 1));
+}
+void random_range_type(const Args& a, std::vector<Type>& out) {
+  random_type(a, out);
+  DType t = a.type("self").dtype();
+  int64_t from = a.i_or("from", 0);
+  bool bounded = a.has("to");
+  int64_t to = a.i_or("to", 0);
+  if (bounded && from >= to)
+    fail(Code::kRuntime,
+         cat("random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", to));
+  if (ir::is_float(t) || t == DType::kS64 || t == DType::kU64) return;
+  auto high = static_cast<int64_t>(largest_integer(t));
+  int64_t low = ir::is_unsigned(t) ? 0 : -high - 1;
+  if (from < low || from > high)
+    fail(Code::kRuntime, cat("from is out of bounds for ", eager_name(t).cpp));
+  if (bounded && (to - 1 < low || to - 1 > high))
+    fail(Code::kRuntime, cat("to - 1 is out of bounds for ", eager_name(t).cpp));
+}
+void random_range_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  int64_t from = l.i_or("from", 0);
+  uint64_t end =
+      l.has("to") ? static_cast<uint64_t>(l.i("to")) : largest_integer(l.out().dtype()) + 1;
+  if (!l.has("to") && l.out().dtype() == DType::kS64) end = uint64_t{1} << 63;
+  V v = Random(l).below(l.out().dims(), end - static_cast<uint64_t>(from));
+  put(l, out, from == 0 ? v : b.add(v, b.constant_int(from, v.type)));
+}
+
+// --- choices
+
+void randperm_type(const Args& a, std::vector<Type>& out) {
+  int64_t n = a.i("n");
+  DType t = a.dtype_or("dtype", DType::kS64);
+  if (n < 0)
+    fail(Code::kRuntime, cat("Trying to create tensor with negative dimension ", n, ": [", n, "]"));
+  if (ir::is_int(t) && static_cast<uint64_t>(n) > largest_integer(t) + (t == DType::kS64 ? 0 : 1))
+    fail(Code::kRuntime, cat("n cannot be greater than 2^", 8 * ir::dtype_size(t), " for ",
+                             eager_name(t).scalar, " type"));
+  out.push_back(ir::make_type(t, IntList{n}));
+}
+// 0..n-1 in the order of random keys of 64 bits.
+void randperm_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  if (l.out().numel() == 0) return out.push_back(b.zeros(l.out()));
+  V in[] = {Random(l).bits(l.out().with(DType::kU64)), b.iota(l.out().with(DType::kS64), 0)};
+  auto sorted = b.sort(in, 0, true, [](Builder& c, std::span<const V> x) -> std::vector<V> {
+    return {c.compare(x[0], x[1], Cmp::kLt)};
+  });
+  put(l, out, sorted[1]);
+}
+
+void multinomial_type(const Args& a, std::vector<Type>& out) {
+  Type self = a.type("self");
+  int64_t n = a.i("num_samples");
+  if (self.rank() < 1 || self.rank() > 2) fail(Code::kRuntime, "prob_dist must be 1 or 2 dim");
+  if (!ir::is_float(self.dtype()))
+    fail(Code::kRuntime, cat("multinomial only supports floating-point dtypes for input, got: ",
+                             eager_name(self.dtype()).scalar));
+  if (n <= 0) fail(Code::kRuntime, "cannot sample n_sample <= 0 samples");
+  if (!a.b_or("replacement", false) && n > self.dims().back())
+    fail(Code::kRuntime, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  IntList dims = dims_of(self);
+  dims.back() = n;
+  out.push_back(ir::make_type(DType::kS64, dims));
+}
+// With replacement: where a uniform number falls among the running sums.
+V draw_with_replacement(Builder& b, Random& random, V p, int64_t n) {
+  int64_t categories = p.dim(1);
+  V sums = running_sum(b, p, 1);
+  V total = b.slice_dim(sums, 1, categories - 1, categories);
+  IntList dims{p.dim(0), n, categories};
+  V u = random.uniform(p.type.with(IntList{p.dim(0), n}));
+  u = b.mul(u, b.broadcast_to(total, u.dims()));
+  V wide_u = b.broadcast(u, p.type.with(dims), IntList{0, 1});
+  V wide_sums = b.broadcast(sums, p.type.with(dims), IntList{0, 2});
+  V passed = b.convert(b.compare(wide_sums, wide_u, Cmp::kLe), DType::kS64);
+  V place = b.reduce(passed, IntList{2}, Red::kSum);
+  return b.min(place, b.constant_int(categories - 1, place.type));
+}
+// Without: the largest of p / exponential, which is how eager draws too.
+void multinomial_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V p = l.in("self");
+  if (l.out().numel() == 0) return out.push_back(b.zeros(l.out()));
+  p = b.convert(p, ir::compute_dtype(p.dtype()));
+  if (p.rank() == 1) p = b.reshape(p, IntList{1, p.dim(0)});
+  Random random(l);
+  int64_t n = l.i("num_samples");
+  V places;
+  if (l.b_or("replacement", false) && n > 1) {
+    places = draw_with_replacement(b, random, p, n);
+  } else {
+    V race = b.div(p, b.neg(b.log(random.open_uniform(p.type))));
+    places = b.slice_dim(sort_along(b, race, 1, true).indices, 1, 0, n);
+  }
+  out.push_back(b.reshape(places, l.out().dims()));
+}
+
+// --- dropout
+
+void dropout_type(const Args& a, std::vector<Type>& out) {
+  Type t = a.type("input");
+  if (!ir::is_float(t.dtype()) && !ir::is_complex(t.dtype()))
+    fail(Code::kRuntime, cat("result type Float can't be cast to the desired output type ",
+                             eager_name(t.dtype()).scalar));
+  out.push_back(t);
+  out.push_back(t.with(DType::kPred));
+}
+void dropout_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = l.in("input");
+  if (!l.b_or("train", true) || x.type.numel() == 0) {
+    out.push_back(x);
+    return out.push_back(b.ones(l.out(1)));
+  }
+  Type draw = draw_type(x.type.with(ir::real_dtype(x.dtype())));
+  V p = l.number("p", draw), u = Random(l).uniform(draw);
+  V keep = b.compare(u, p, Cmp::kGe);
+  V left = b.sub(b.ones(p.type), p);
+  V scale = b.select(b.compare(left, 0, Cmp::kEq), b.zeros(p.type), b.div(b.ones(p.type), left));
+  V wide = b.convert(x, ir::compute_dtype(x.dtype()));
+  V factor = b.mul(b.convert(keep, draw.dtype()), scale);
+  put(l, out, b.mul(wide, b.convert(factor, wide.dtype())));
+  out.push_back(keep);
+}
+void dropout_backward_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  Type t = compute_type(l);
+  V grad = l.number("grad_output", t), mask = l.number("mask", t);
+  put(l, out, b.mul(b.mul(grad, mask), l.number("scale", t)));
+}
+
+void rrelu_type(const Args& a, std::vector<Type>& out) {
+  out.push_back(a.type("self"));
+  out.push_back(a.type("noise"));
+}
+// Training draws a slope for each negative element and keeps it as noise; evaluation takes the
+// middle.
+void rrelu_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = b.convert(l.in("self"), ir::compute_dtype(l.out().dtype()));
+  V low = number_or(l, "lower", x.type, 0.125), high = number_or(l, "upper", x.type, 1.0 / 3);
+  V slope, noise = l.in("noise");
+  if (l.b_or("training", false)) {
+    V u = Random(l).uniform(draw_type(x.type));
+    slope = b.add(b.mul(b.convert(u, x.dtype()), b.sub(high, low)), low);
+    V one = b.ones(x.type);
+    slope = b.select(b.compare(x, 0, Cmp::kLe), slope, one);
+    noise = b.convert(slope, noise.dtype());
+    put(l, out, b.mul(x, slope));
+  } else {
+    slope = b.mul(b.add(low, high), 0.5);
+    put(l, out, b.select(b.compare(x, 0, Cmp::kLe), b.mul(x, slope), x));
+  }
+  out.push_back(noise);
+}
+
+}  // namespace
+
+Family random() {
+  constexpr auto kRandom = Special::kRandom;
+  constexpr auto kLike = Layout::kLikeFirst;
+  static const Row kRows[] = {
+      {.name = "aten::uniform",
+       .type = uniform_type,
+       .lower = uniform_lower,
+       .layout = kLike,
+       .special = kRandom,
+       .numbers = "from to"},
+      {.name = "aten::normal_functional",
+       .type = normal_type,
+       .lower = normal_lower,
+       .layout = kLike,
+       .special = kRandom,
+       .numbers = "mean std",
+       .also = "aten::normal_"},
+      {.name = "aten::normal.Tensor_Tensor",
+       .type = normal_tensors_type,
+       .lower = normal_lower,
+       .special = kRandom},
+      {.name = "aten::normal.Tensor_float",
+       .type = normal_tensor_type<"mean">,
+       .lower = normal_lower,
+       .special = kRandom,
+       .numbers = "std"},
+      {.name = "aten::normal.float_Tensor",
+       .type = normal_tensor_type<"std">,
+       .lower = normal_lower,
+       .special = kRandom,
+       .numbers = "mean"},
+      {.name = "aten::log_normal",
+       .type = continuous_type<"log_normal_">,
+       .lower = log_normal_lower,
+       .layout = kLike,
+       .special = kRandom,
+       .numbers = "mean std"},
+      {.name = "aten::cauchy",
+       .type = continuous_type<"Cauchy">,
+       .lower = cauchy_lower,
+       .layout = kLike,
+       .special = kRandom,
+       .numbers = "median sigma"},
+      {.name = "aten::exponential",
+       .type = continuous_type<"Exponential">,
+       .lower = exponential_lower,
+       .layout = kLike,
+       .special = kRandom,
+       .numbers = "lambd"},
+      {.name = "aten::geometric",
+       .type = type_same,
+       .lower = geometric_lower,
+       .layout = kLike,
+       .special = kRandom,
+       .numbers = "p"},
+      {.name = "aten::bernoulli",
+       .type = bernoulli_tensor_type,
+       .lower = bernoulli_tensor_lower,
+       .layout = kLike,
+       .special = kRandom},
+      {.name = "aten::bernoulli.p",
+       .type = type_same,
+       .lower = bernoulli_p_lower,
+       .layout = kLike,
+       .special = kRandom,
+       .numbers = "p",
+       .also = "aten::bernoulli_.float"},
+      {.name = "aten::bernoulli.Tensor",
+       .type = bernoulli_tensor_type,
+       .lower = bernoulli_tensor_lower,
+       .layout = kLike,
+       .special = kRandom},
+      {.name = "aten::random",
+       .type = random_type,
+       .lower = random_lower,
+       .layout = kLike,
+       .special = kRandom},
+      {.name = "aten::random.from",
+       .type = random_range_type,
+       .lower = random_range_lower,
+       .layout = kLike,
+       .special = kRandom},
+      {.name = "aten::random.to",
+       .type = random_range_type,
+       .lower = random_range_lower,
+       .layout = kLike,
+       .special = kRandom},
+      {.name = "aten::randperm",
+       .type = randperm_type,
+       .lower = randperm_lower,
+       .special = kRandom},
+      {.name = "aten::randperm.generator",
+       .type = randperm_type,
+       .lower = randperm_lower,
+       .special = kRandom},
+      {.name = "aten::multinomial",
+       .type = multinomial_type,
+       .lower = multinomial_lower,
+       .special = kRandom},
+      {.name = "aten::native_dropout",
+       .type = dropout_type,
+       .lower = dropout_lower,
+       .layout = kLike,
+       .special = kRandom,
+       .numbers = "p"},
+      {.name = "aten::native_dropout_backward",
+       .type = type_of<"grad_output">,
+       .lower = dropout_backward_lower,
+       .layout = kLike,
+       .numbers = "scale"},
+      {.name = "aten::rrelu_with_noise_functional",
+       .type = rrelu_type,
+       .lower = rrelu_lower,
+       .layout = kLike,
+       .special = kRandom},
+  };
+  return kRows;
+}
+
+}  // namespace tp::ops

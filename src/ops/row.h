@@ -1,0 +1,133 @@
+// The op table's row. Adding an op is one row in a family file plus, where no helper fits, a lowering.
+// Rows are constants; lowerings and type rules are pure functions: any thread.
+#pragma once
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "hlo/builder.h"
+#include "ir/attrs.h"
+#include "ir/node.h"
+
+namespace tp::ops {
+
+using hlo::Builder;
+using hlo::IntList;
+using hlo::Ints;
+using hlo::V;
+using ir::DType;
+using ir::Type;
+
+// Reads an op's arguments by their schema names. Missing or None: the optional forms are empty, the others
+// throw kInternal. Integers given as numbers (Scalar arguments kept as attributes) read as either kind.
+class Args {
+ public:
+  // `operands` tell Python numbers from tensors; a rule that promotes dtypes needs them.
+  Args(ir::AttrsView attrs, std::span<const Type> types, std::span<const ir::Value> operands = {})
+      : attrs_(attrs), types_(types), values_(operands) {}
+  bool has(std::string_view name) const;  // present and not None
+  Type type(std::string_view name) const;
+  std::optional<Type> opt_type(std::string_view name) const;
+  std::vector<Type> types(std::string_view name) const;  // a tensor list
+  int64_t i(std::string_view name) const;
+  int64_t i_or(std::string_view name, int64_t fallback) const;
+  double f(std::string_view name) const;
+  double f_or(std::string_view name, double fallback) const;
+  bool is_real(std::string_view name) const;  // a number kept as attribute that came as a float
+  bool b(std::string_view name) const;
+  bool b_or(std::string_view name, bool fallback) const;
+  DType dtype_or(std::string_view name, DType fallback) const;
+  std::string_view text_or(std::string_view name, std::string_view fallback) const;
+  IntList ints(std::string_view name) const;              // also a bool list
+  IntList ints_or(std::string_view name, IntList fallback) const;
+  // dim arguments wrapped into 0..rank-1 (rank 0 counts as 1, as PyTorch's maybe_wrap_dim does);
+  // throws kIndex with eager's words.
+  int64_t dim(std::string_view name, int rank) const;
+  // Reduction dims, wrapped and sorted; None or empty: all of them.
+  IntList dims(std::string_view name, int rank) const;
+  // Position of a tensor argument among the operands; -1 where None.
+  int operand(std::string_view name) const;
+  std::vector<int> operands(std::string_view name) const;  // of a tensor list; -1 for an absent element
+  // The dtype that eager computes these arguments in: promotion by category (dimensioned tensors beat 0-d ones
+  // beat Python numbers), PyTorch's at::result_type.
+  DType common_dtype(std::initializer_list<std::string_view> names) const;
+
+ protected:
+  bool find(std::string_view name, ir::Attr* out) const;
+  ir::AttrsView attrs_;
+  std::span<const Type> types_;
+  std::span<const ir::Value> values_;
+};
+
+// What a lowering sees: the arguments, with operands as SSA values, and the result types to produce.
+class Lowering : public Args {
+ public:
+  Lowering(Builder& builder, const ir::Node& node, std::span<const V> operands, std::span<const Type> types)
+      : Args(node.attrs(), types, node.operands()), b_(builder), node_(node), operands_(operands) {}
+  Builder& builder() { return b_; }
+  V in(std::string_view name) const;                    // a tensor or run-time number argument
+  V in(size_t operand) const { return operands_[operand]; }
+  V opt(std::string_view name) const;                   // invalid V where None
+  std::vector<V> list(std::string_view name) const;     // a tensor list; invalid V for an absent element
+  Type out(size_t i = 0) const { return node_.types()[i]; }
+  const ir::Node& node() const { return node_; }
+  // A run-time number or a tensor: converted to t (a number may be integer, float, bool) and, where
+  // needed, broadcast to dims.
+  V number(std::string_view name, Type t);
+
+ private:
+  Builder& b_;
+  const ir::Node& node_;
+  std::span<const V> operands_;
+};
+
+// Result types from argument types. Throws Error with eager's words for bad arguments.
+using TypeRule = void (*)(const Args& a, std::vector<Type>& out);
+// Throws with eager's words where eager's CPU kernel would.
+using CheckRule = void (*)(const Args& a);
+// Appends the op's outputs in order; an output whose type is null gets an invalid V.
+using LowerRule = void (*)(Lowering& l, std::vector<V>& out);
+
+// How eager lays out the first result; only strides depend on it, never values.
+enum class Layout : unsigned char {
+  kContiguous,
+  kLikeFirst,   // TensorIterator: keeps the (dense) strides of the first operand
+};
+
+// Why an op needs care in recording.
+enum class Special : unsigned char { kNone, kRandom };
+
+struct Row {
+  const char* name;                // the functional overload: "aten::add.Tensor"
+  TypeRule type = nullptr;         // null: PyTorch's structured meta function of that overload
+  LowerRule lower = nullptr;
+  Layout layout = Layout::kContiguous;   // used with `type` only; meta functions give strides themselves
+  Special special = Special::kNone;      // kRandom: two extra s64 operands "seed" and "offset" are added
+  // Scalar arguments are run-time numbers (operands) by default; the ones named here select or shape and
+  // are baked as attributes ("dim exponent").
+  const char* baked = "";
+  // double/float arguments are attributes by default; the ones named here become run-time numbers.
+  const char* numbers = "";
+  // In-place or out= forms whose names do not follow from `name`: "aten::normal_".
+  const char* also = "";
+  // Arguments that the op writes although its schema does not say so (running_mean): the node has one more
+  // output for each, in this order, behind the schema's results.
+  const char* writes = "";
+  // With no `type`: checks that eager has in its kernels only, so that the meta function passes what eager
+  // rejects (dtypes). Runs behind the meta function, when result types are inferred.
+  CheckRule check = nullptr;
+};
+
+using Family = std::span<const Row>;
+
+// All rows, family by family. Families are functions so that there is no static-initialisation order.
+std::span<const Family> table();
+// The row of a name, or null.
+const Row* find_row(std::string_view name);
+// Every row has one OpKind for its nodes; row_of is the way back (null for leaves).
+const ir::OpKind& kind_of(const Row& row);
+const Row* row_of(const ir::OpKind& kind);
+
+}  // namespace tp::ops

@@ -1,0 +1,71 @@
+// The strided-view resolver: a PyTorch view (size, stride, offset) of a dense root value as
+// reshape, slice, transpose and broadcast, or as one gather where windows overlap. plan_view is
+// pure arithmetic; read_view and write_view turn a plan into statements. Any thread (a Builder is
+// not).
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "hlo/builder.h"
+
+namespace tp::ops {
+
+using hlo::Builder;
+using hlo::IntList;
+using hlo::Ints;
+using hlo::V;
+using ir::DType;
+using ir::Type;
+
+// One dimension of the reshaped memory and the strided slice taken of it: count elements from start
+// by step.
+struct ViewLevel {
+  int64_t extent, start, count, step;
+  int view_dim;  // the view's dimension it becomes; -1: a single element, dropped
+};
+
+// A run of memory dims, handled as one flat dim of `extent`: sliced to [slice_start, slice_start +
+// slice_len) and reshaped to levels [level_begin, level_end).
+struct ViewSegment {
+  int dim_begin, dim_end;
+  int64_t extent, slice_start, slice_len;
+  int level_begin, level_end;
+  bool whole() const { return slice_len == extent; }
+};
+
+struct ViewPlan {
+  bool gather = false;  // no slicing expresses the view; the lists are empty
+  std::vector<ViewSegment> segments;
+  std::vector<ViewLevel> levels;
+};
+
+// Plans the view over row-major memory of `dims`. The view is not empty and lies within the memory.
+// Dims of size 1 and of stride 0 take part as absent ones.
+ViewPlan plan_view(Ints dims, Ints size, Ints stride, int64_t offset);
+
+struct ViewSpec {
+  IntList base_stride, size, stride;
+  int64_t offset = 0;
+  DType dtype = DType::kF32;  // sizes, strides and offset count elements of it
+};
+
+// Throws unless the spec lies within a root of type `root`.
+void check_view(const ViewSpec& spec, Type root);
+V read_view(Builder& b, V root, const ViewSpec& spec);
+// The root with `src` (type dtype[size]) written through the view; fails where the view overlaps
+// itself.
+V write_view(Builder& b, V root, V src, const ViewSpec& spec);
+// The same for a root of zeros; the view must not overlap itself.
+V spread_view(Builder& b, Type root, V src, const ViewSpec& spec);
+
+// The root in memory order as elements of t; a tail shorter than one element is left out. And the
+// way back: memory as a root, with that tail taken from the old root.
+V as_memory(Builder& b, V root, const IntList& order, DType t);
+V from_memory(Builder& b, V memory, V root, const IntList& order);
+// Logical dims of a dense root in memory order (outermost first); fails where base_stride is not
+// dense.
+IntList memory_order(Ints dims, Ints base_stride);
+// The root's elements in memory order, as one dimension.
+V flat_memory(Builder& b, V root, Ints base_stride);
+
+}  // namespace tp::ops

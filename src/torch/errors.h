@@ -1,0 +1,34 @@
+// Where the core's Error becomes the exception that eager raises, with the op, its arguments and the user's
+// line. Any thread; takes the GIL only on the way out with an error.
+#pragma once
+#include <c10/util/Exception.h>
+
+#include <string>
+
+#include "base/error.h"
+
+namespace tp::torch_room {
+
+// The user's Python line of the calling thread ("train.py:41 in step"), empty where there is none (autograd's
+// threads). Set by src/bind; the GIL is taken inside.
+std::string user_frame();
+void set_user_frame_provider(std::string (*provider)());
+
+// Throws the c10 exception whose Python type matches e.code().
+[[noreturn]] void rethrow(const Error& e, const std::string& context);
+
+// Runs f; turns Error into its c10 exception and adds `context()` (op and operands) and the user's line to both.
+template <class F, class C>
+decltype(auto) guarded(F&& f, C&& context) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    rethrow(e, context());
+  } catch (c10::Error& e) {
+    std::string where = user_frame();
+    e.add_context("in " + context() + (where.empty() ? "" : ", called at " + where));
+    throw;
+  }
+}
+
+}  // namespace tp::torch_room

@@ -1,0 +1,298 @@
+// Tensors' beginnings and ends: empty, fill, copies between devices, reading one number, set_ and resize_.
+#include <ATen/EmptyTensor.h>
+#include <ATen/InferSize.h>
+#include <ATen/ExpandUtils.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/resolve_conj.h>
+#include <ATen/ops/resolve_neg.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "ops/row.h"
+#include "torch/errors.h"
+#include "torch/kernels.h"
+#include "torch/runtime.h"
+#include "torch/tensor.h"
+
+namespace tp::torch_room {
+namespace {
+
+using at::IntArrayRef;
+using at::Tensor;
+using ir::Value;
+
+c10::Device with_index(std::optional<at::Device> d) { return c10::Device(c10::kXLA, d && d->index() >= 0 ? d->index() : 0); }
+
+// A newborn tensor of zeros (eager leaves the bytes undefined; ours are defined and equal on every run).
+Tensor newborn(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype, std::optional<at::Device> device) {
+  for (int64_t s : size)
+    TORCH_CHECK(s >= 0, "Trying to create tensor with negative dimension ", s, ": ", size);
+  ir::DType t = to_dtype(dtype.value_or(c10::get_default_dtype_as_scalartype()));
+  Value v = fill_value({}, ir::make_type(t, span_of(size)));
+  Tensor out = make_tensor(v, span_of(stride), with_index(device));
+  std::lock_guard lock(state_lock());
+  impl_of(out).alias()->birth = v.node;
+  return out;
+}
+
+Tensor empty(IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+             std::optional<at::Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "device xla has dense tensors only, not layout ", *layout);
+  if (!format || *format == at::MemoryFormat::Contiguous || *format == at::MemoryFormat::Preserve)
+    return newborn(size, {}, dtype, device);
+  auto strides = *format == at::MemoryFormat::ChannelsLast ? c10::get_channels_last_strides_2d(size)
+                                                            : c10::get_channels_last_strides_3d(size);
+  return newborn(size, strides, dtype, device);
+}
+
+// Strides that are no dense permutation (holes, overlaps): a flat storage and a window onto it.
+Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+                     std::optional<at::Device> device, std::optional<bool>) {
+  TORCH_CHECK(size.size() == stride.size(), "dimensionality of sizes (", size.size(), ") must match dimensionality of strides (", stride.size(), ")");
+  Tensor like = at::detail::empty_strided_meta(size, stride, dtype.value_or(c10::get_default_dtype_as_scalartype()));
+  if (like.is_non_overlapping_and_dense()) return newborn(size, stride, dtype, device);
+  int64_t room = at::detail::computeStorageNbytes(size, stride, 1);
+  Tensor flat = newborn({room}, {}, dtype, device);
+  return make_view(impl_of(flat), size, stride, 0);
+}
+
+Tensor new_empty_strided(const Tensor& self, IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype,
+                         std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin) {
+  at::Device where = device.value_or(self.device());
+  at::ScalarType type = dtype.value_or(self.scalar_type());
+  if (where.type() != c10::kXLA) return at::empty_strided(size, stride, at::TensorOptions(type).device(where).layout(layout));
+  return empty_strided(size, stride, type, layout, where, pin);
+}
+
+// The number as eager's fill_ converts it: checked for overflow, then cast.
+Tensor& fill_scalar(Tensor& self, const at::Scalar& value) {
+  guarded([&] {
+    if (at::isComplexType(self.scalar_type()) || !value.isComplex()) return write_fill(impl_of(self), to_scalar(value));
+    TORCH_CHECK(value.toComplexDouble().imag() == 0, "value cannot be converted to type ", self.scalar_type(), " without overflow");
+    write_fill(impl_of(self), to_scalar(at::Scalar(value.toComplexDouble().real())));
+  }, [] { return std::string("aten::fill_"); });
+  return self;
+}
+
+Tensor& zero(Tensor& self) { return fill_scalar(self, 0); }
+
+void copy_value(Impl& dst, Value v) { write(dst, expand(cast(std::move(v), type_of(dst).dtype()), span_of(dst.sizes()))); }
+
+Tensor& fill_tensor(Tensor& self, const Tensor& value) {
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
+  if (value.device().is_cpu()) return fill_scalar(self, value.item());
+  guarded([&] { copy_value(impl_of(self), value_of(impl_of(value))); }, [] { return std::string("aten::fill_.Tensor"); });
+  return self;
+}
+
+// Conjugate and negative bits are lazy flags on the tensor: honoured here, where bytes change hands.
+Value resolved_value(const Tensor& t) {
+  Value v = value_of(impl_of(t));
+  auto apply = [&v](const char* name) {
+    const ops::Row* row = ops::find_row(name);
+    check(row != nullptr, cat("the op table has ", name));
+    ir::AttrsBuilder attrs;
+    attrs.operand(ir::symbol("self"), 0);
+    ir::Type type = v.type();
+    v = {ir::Node::make(ops::kind_of(*row), std::span(&v, 1), std::span(&type, 1), attrs.words()), 0};
+  };
+  if (t.is_conj()) apply("aten::conj_physical");
+  if (t.is_neg()) apply("aten::neg");
+  return v;
+}
+
+void check_copy_shape(const Tensor& from, const Tensor& to) {
+  TORCH_CHECK(at::is_expandable_to(from.sizes(), to.sizes()), "The expanded size of the tensor does not match the source: copy of shape ",
+              from.sizes(), " into shape ", to.sizes(), " is not possible (shapes have to broadcast to the destination's)");
+}
+
+void upload_copy(const Tensor& src, const Tensor& dst) {
+  Impl& to = impl_of(dst);
+  if (src.dim() == 0 || src.numel() == 1) {
+    // One number: a fill or a run-time number, never a transfer.
+    if (!dst.is_conj() && !dst.is_neg() && dst.numel() > 1) {
+      write_fill(to, to_scalar(src.reshape({}).to(dst.scalar_type()).item()));
+      return;
+    }
+  }
+  Tensor host = at::empty(dst.sizes(), at::TensorOptions(dst.scalar_type()));
+  host.copy_(src);  // converts, broadcasts, makes it dense; and the user may change src afterwards
+  if (dst.is_conj()) host = host.conj().resolve_conj();
+  if (dst.is_neg()) host = host.neg();
+  write_host(to, std::move(host));
+}
+
+void download_copy(const Tensor& src, const Tensor& dst) {
+  Tensor host = read(impl_of(src), "copy to the CPU");
+  if (src.is_conj()) host = host.conj();
+  if (src.is_neg()) host = host._neg_view();
+  Tensor(dst).copy_(host);
+}
+
+Tensor copy_from(const Tensor& src, const Tensor& dst, bool) {
+  guarded(
+      [&] {
+        check_copy_shape(src, dst);
+        if (src.device().type() != c10::kXLA) {
+          upload_copy(src.device().is_cpu() ? src : src.cpu(), dst);
+        } else if (dst.device().type() != c10::kXLA) {
+          download_copy(src, dst);
+        } else {
+          Value v = resolved_value(src);
+          // A fill is copied as a new fill, so that each tensor keeps a birth value of its own.
+          if (v.node->role() == ir::Role::kFill && impl_of(dst).whole() && !dst.is_conj() && !dst.is_neg())
+            return write_fill(impl_of(dst), v.node->scalar());
+          copy_value(impl_of(dst), std::move(v));
+        }
+      },
+      [&] { return cat("aten::copy_ of a tensor of device ", src.device().str(), " into one of device ", dst.device().str()); });
+  return dst;
+}
+
+Tensor copy_from_and_resize(const Tensor& src, const Tensor& dst) {
+  if (src.sizes() != dst.sizes()) at::native::resize_output(dst, src.sizes());
+  return copy_from(src, dst, false);
+}
+
+at::Scalar local_scalar(const Tensor& t) {
+  Tensor host = read(impl_of(t), "item");
+  if (t.is_conj()) host = host.conj();
+  if (t.is_neg()) host = host._neg_view();
+  return at::_local_scalar_dense(host.contiguous());
+}
+
+Tensor clone(const Tensor& t, std::optional<at::MemoryFormat> format) {
+  Impl& self = impl_of(t);
+  at::MemoryFormat f = format.value_or(at::MemoryFormat::Preserve);
+  Value v = resolved_value(t);
+  if (v.node->role() == ir::Role::kFill) v = fill_value(v.node->scalar(), v.type());
+  if (f == at::MemoryFormat::Preserve)
+    return make_tensor(v, t.is_non_overlapping_and_dense() ? span_of(t.strides()) : span_of({}), self.device());
+  Tensor like = at::detail::empty_meta(t.sizes(), t.scalar_type(), f);
+  return make_tensor(v, span_of(like.strides()), self.device());
+}
+
+// --- storage surgery ----------------------------------------------------------------------------------------
+
+Tensor& set_tensor_at(Tensor& self, const Tensor& source, int64_t offset, IntArrayRef size, IntArrayRef stride) {
+  Impl& to = impl_of(self);
+  to.set_alias(impl_of(source).alias());
+  if (stride.empty() && !size.empty()) {
+    to.set_sizes_contiguous(size);
+    to.set_storage_offset(offset);
+  } else {
+    to.set_sizes_and_strides(size, stride, offset);
+  }
+  to.refresh_whole();
+  return self;
+}
+
+Tensor& set_tensor(Tensor& self, const Tensor& source) {
+  if (!self.is_same(source)) set_tensor_at(self, source, source.storage_offset(), source.sizes(), source.strides());
+  return self;
+}
+
+Tensor& set_nothing(Tensor& self) {
+  Tensor none = newborn({0}, {}, self.scalar_type(), self.device());
+  return set_tensor(self, none);
+}
+
+// The alias whose lazily made storage this is; null where it is somebody else's.
+AliasPtr alias_of(const at::Storage& s) {
+  AliasPtr found;
+  for_each_alias([&](Alias& a) {
+    if (!a.storage || a.storage.unsafeGetStorageImpl() != s.unsafeGetStorageImpl()) return;
+    if (c10::raw::intrusive_ptr::use_count(&a) > 0) found = AliasPtr::unsafe_reclaim_from_nonowning(&a);
+  });
+  return found;
+}
+
+Tensor& set_storage_at(Tensor& self, at::Storage source, int64_t offset, IntArrayRef size, IntArrayRef stride) {
+  AliasPtr alias = alias_of(source);
+  TORCH_CHECK(alias.defined(), "set_: this storage belongs to no live tensor of device xla. try: set_(tensor) instead of set_(storage)");
+  Impl& to = impl_of(self);
+  to.set_alias(std::move(alias));
+  if (stride.empty()) {
+    to.set_sizes_contiguous(size);
+    to.set_storage_offset(offset);
+  } else {
+    to.set_sizes_and_strides(size, stride, offset);
+  }
+  to.refresh_whole();
+  return self;
+}
+
+bool is_set_to(const Tensor& a, const Tensor& b) {
+  return impl_of(a).alias() == impl_of(b).alias() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         a.storage_offset() == b.storage_offset();
+}
+
+// The alias's memory as a longer flat root: what was there stays, the rest is zero.
+void grow(Impl& t, int64_t numel) {
+  static const ops::Row* row = ops::find_row("torch_pjrt::resize");
+  check(row != nullptr, "the op table has torch_pjrt::resize");
+  Alias& a = *t.alias();
+  Tensor flat = make_view(t, ref_of(a.type.dims()), a.strides ? ref_of(*a.strides) : IntArrayRef(c10::contiguous_strides(ref_of(a.type.dims()))), 0);
+  Value root = value_of(impl_of(flat));
+  ir::AttrsBuilder attrs;
+  attrs.operand(ir::symbol("self"), 0);
+  attrs.ints(ir::symbol("base_stride"), span_of(flat.strides()));
+  attrs.integer(ir::symbol("numel"), numel);
+  ir::Type type = ir::make_type(a.type.dtype(), std::span(&numel, 1));
+  Value made = root.node->role() == ir::Role::kFill
+                   ? fill_value(root.node->scalar(), type)
+                   : Value{ir::Node::make(ops::kind_of(*row), std::span(&root, 1), std::span(&type, 1), attrs.words()), 0};
+  Value old;
+  client::DataPtr old_data;
+  std::lock_guard lock(state_lock());
+  bool newborn = a.birth && made.node->role() == ir::Role::kFill;
+  old = std::move(a.value);
+  old_data = std::move(a.data);
+  a.host = at::Tensor();
+  a.value = made;
+  a.type = type;
+  a.strides = nullptr;
+  a.storage = c10::Storage();
+  ++a.version;
+  if (newborn) a.birth = made.node;
+}
+
+const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::MemoryFormat> format) {
+  Impl& t = impl_of(self);
+  if (self.sizes() == size && !format) return self;
+  int64_t numel = c10::multiply_integers(size);
+  int64_t need = numel ? self.storage_offset() + numel : 0;
+  guarded([&] {
+    if (need > t.alias()->type.numel()) grow(t, need);
+  }, [] { return std::string("aten::resize_"); });
+  t.set_sizes_contiguous(size);
+  if (format && *format != at::MemoryFormat::Contiguous && *format != at::MemoryFormat::Preserve) t.empty_tensor_restride(*format);
+  t.refresh_whole();
+  return self;
+}
+
+}  // namespace
+
+void register_factories(torch::Library& m) {
+  m.impl("empty.memory_format", TORCH_FN(empty));
+  m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("new_empty_strided", TORCH_FN(new_empty_strided));
+  m.impl("fill_.Scalar", TORCH_FN(fill_scalar));
+  m.impl("fill_.Tensor", TORCH_FN(fill_tensor));
+  m.impl("zero_", TORCH_FN(zero));
+  m.impl("_copy_from", TORCH_FN(copy_from));
+  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  m.impl("_local_scalar_dense", TORCH_FN(local_scalar));
+  m.impl("clone", TORCH_FN(clone));
+  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
+  m.impl("set_.source_Tensor_storage_offset", TORCH_FN(set_tensor_at));
+  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_at));
+  m.impl("set_", TORCH_FN(set_nothing));
+  m.impl("is_set_to", TORCH_FN(is_set_to));
+  m.impl("resize_", TORCH_FN(resize));
+}
+
+}  // namespace tp::torch_room

@@ -1,0 +1,25 @@
+// Entry points of this room's registrations; each adds kernels to the given library. Called once, at load.
+#pragma once
+#include <torch/library.h>
+
+namespace tp::torch_room {
+
+void register_rows(torch::Library& m);       // every row of the op table, in all its forms
+void register_factories(torch::Library& m);  // empty, fill, copy, item, set_, resize_
+void register_views(torch::Library& m);
+void register_all();
+
+// Adds the typed kernel of a hot overload (functional or in-place); null where it has none.
+struct OpInfo;
+using TypedAdd = void (*)(torch::Library& m, const char* name, const OpInfo* info);
+TypedAdd typed_kernel(std::string_view overload);
+// Rows that could not be registered, with the reason: a mistake in the table. Empty in a sound build.
+const std::vector<std::string>& table_errors();
+
+// The calling thread's current device index; exchange gives the old one.
+int current_device();
+int exchange_device(int index);
+
+void cpu_fallback(const c10::OperatorHandle& op, std::vector<c10::IValue>* stack);
+
+}  // namespace tp::torch_room

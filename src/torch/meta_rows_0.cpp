@@ -1,0 +1,18 @@
+// Part 0 of the generated table: see meta_rows.h.
+#include "torch/meta_rows.h"
+
+#define META_PART 0
+#define META_HEADERS
+#include "gen/meta_rows.inc"
+#undef META_HEADERS
+
+namespace tp::torch_room {
+
+std::span<const MetaRow> meta_rows_0() {
+  static const MetaRow kRows[] = {
+#include "gen/meta_rows.inc"
+      {"", nullptr}};
+  return {kRows, std::size(kRows) - 1};
+}
+
+}  // namespace tp::torch_room

@@ -1,0 +1,354 @@
+#include "torch/recorder.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/core/ivalue_inl.h>
+#include <ATen/native/Resize.h>
+#include <ATen/EmptyTensor.h>
+
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/flags.h"
+#include "base/lru.h"
+#include "base/text.h"
+#include "torch/errors.h"
+#include "torch/random.h"
+
+namespace tp::torch_room {
+
+using ir::Type;
+using ir::Value;
+
+namespace {
+
+using TypeCache = LruMap<Hash128, std::unique_ptr<Inferred>>;
+
+TypeCache& type_cache() {
+  static thread_local TypeCache cache(static_cast<size_t>(flag_int(Flag::kShapeCacheSize)));
+  return cache;
+}
+
+const ir::Symbol kSeed = ir::symbol("seed"), kOffset = ir::symbol("offset");
+
+[[noreturn]] void mixed_devices(const at::Tensor& t) {
+  fail(Code::kRuntime,
+       cat("Expected all tensors to be on the same device, but found at least two devices, xla:0 and ",
+           t.device().str(), "!"),
+       "move the other tensor with .to(\"xla\")");
+}
+
+// Strides of eager's result where a row has a rule of its own and the op keeps its first operand's layout.
+std::unique_ptr<Dims> like_first(std::span<const int64_t> first, Type first_type, Type result) {
+  if (first.empty() || !result || ref_of(first_type.dims()) != ref_of(result.dims())) return nullptr;
+  at::Tensor like = at::detail::empty_strided_meta(ref_of(first_type.dims()), ref_of(first), at::kFloat);
+  if (!like.is_non_overlapping_and_dense()) return nullptr;
+  return std::make_unique<Dims>(first);
+}
+
+at::Tensor meta_of(const at::Tensor& t) {
+  Impl* p = t.defined() ? impl_or_null(t) : nullptr;
+  if (!p) return t;
+  return at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type());
+}
+
+c10::IValue meta_value(const c10::IValue& v) {
+  if (v.isTensor()) return meta_of(v.toTensor());
+  if (v.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& t : v.toTensorList()) list.push_back(meta_of(t));
+    return list;
+  }
+  if (v.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const std::optional<at::Tensor>& t : v.toOptionalTensorList())
+      list.push_back(t && t->defined() ? std::optional<at::Tensor>(meta_of(*t)) : std::nullopt);
+    return list;
+  }
+  return v;
+}
+
+Result result_of(const at::Tensor& t) {
+  if (!t.defined()) return {};
+  Result r{ir::make_type(to_dtype(t.scalar_type()), span_of(t.sizes())), nullptr};
+  if (!t.is_contiguous() && t.is_non_overlapping_and_dense()) r.strides = std::make_unique<Dims>(span_of(t.strides()));
+  return r;
+}
+
+}  // namespace
+
+MetaFunction meta_function(std::string_view overload) {
+  static const auto* map = [] {
+    auto* m = new std::unordered_map<std::string_view, MetaFunction>;
+    for (auto rows : {meta_rows_0(), meta_rows_1(), meta_rows_2()})
+      for (const MetaRow& r : rows) m->emplace(r.overload, r.function);
+    return m;
+  }();
+  auto it = map->find(overload);
+  return it == map->end() ? nullptr : it->second;
+}
+
+// --- arguments ----------------------------------------------------------------------------------------------
+
+int64_t Call::operand(Value v, const Impl* t) {
+  key_ = mix(key_, reinterpret_cast<uintptr_t>(v.type().rep()));
+  if (t) {
+    if (device_.index() < 0) device_ = t->device();
+    if (!first_) first_ = t;
+    if (!t->is_contiguous()) {
+      strided_ = true;
+      strides_ = mix(strides_, operands_.size());
+      for (int64_t s : t->strides()) strides_ = mix(strides_, static_cast<uint64_t>(s));
+    }
+  }
+  operands_.push_back(std::move(v));
+  return static_cast<int64_t>(operands_.size()) - 1;
+}
+
+int64_t Call::number(const at::Scalar& s, bool wrapped) {
+  return operand({ir::Node::make_number(to_scalar(s), wrapped), 0}, nullptr);
+}
+
+int64_t Call::tensor_operand(const at::Tensor& t, bool may_upload) {
+  if (Impl* p = impl_or_null(t)) return operand(value_of(*p), p);
+  if (t.device().is_cpu() && t.dim() == 0) {
+    // A Python number, or a 0-d CPU tensor: read now, a run-time number of the program. A tensor keeps its
+    // width (promotion sees f32, not "some float").
+    bool wrapped = t.unsafeGetTensorImpl()->is_wrapped_number();
+    Value n{ir::Node::make_number(to_scalar(t.item()), wrapped), 0};
+    if (!wrapped) n = cast(std::move(n), to_dtype(t.scalar_type()));
+    return operand(std::move(n), nullptr);
+  }
+  if (may_upload && t.device().is_cpu()) {
+    at::Tensor up = t.to(device_.index() < 0 ? c10::Device(c10::kXLA, 0) : device_);
+    return operand(value_of(impl_of(up)), &impl_of(up));
+  }
+  mixed_devices(t);
+}
+
+void Call::tensor(const ArgInfo& a, const at::Tensor& t) {
+  if (!t.defined()) return attrs_.none(a.symbol);
+  attrs_.operand(a.symbol, tensor_operand(t, false));
+}
+
+void Call::tensor_list(const ArgInfo& a, c10::ArrayRef<at::Tensor> list) {
+  SmallVec<int64_t, 8> at;
+  for (const at::Tensor& t : list)
+    at.push_back(t.defined() ? tensor_operand(t, a.kind == ArgKind::kOptTensorList) : -1);
+  attrs_.operands(a.symbol, at);
+}
+
+void Call::scalar(const ArgInfo& a, const at::Scalar& s) {
+  if (a.unit_default && s.isIntegral(false) && s.toLong() == 1) return attrs_.none(a.symbol);
+  if (!a.as_attr) return attrs_.operand(a.symbol, number(s, true));
+  if (s.isComplex()) fail(Code::kNotImplemented, cat(op_.base_name, ": a complex ", a.name, " is not supported yet"));
+  if (s.isFloatingPoint()) return attrs_.real(a.symbol, s.toDouble());
+  if (s.isBoolean()) return attrs_.boolean(a.symbol, s.toBool());
+  attrs_.integer(a.symbol, s.toLong());
+}
+
+void Call::real(const ArgInfo& a, double v) {
+  if (a.as_number)
+    attrs_.operand(a.symbol, number(at::Scalar(v), true));
+  else
+    attrs_.real(a.symbol, v);
+}
+
+void Call::random(const std::optional<at::Generator>& g) {
+  auto [seed, offset] = next_random(g);
+  attrs_.operand(kSeed, number(at::Scalar(seed), false));
+  attrs_.operand(kOffset, number(at::Scalar(offset), false));
+}
+
+void Call::value(const ArgInfo& a, const c10::IValue& v) {
+  if (a.kind == ArgKind::kSkip || a.kind == ArgKind::kGenerator) return;
+  if (v.isNone()) return attrs_.none(a.symbol);
+  switch (a.kind) {
+    case ArgKind::kTensor: return tensor(a, v.toTensor());
+    case ArgKind::kTensorList: return tensor_list(a, v.toTensorVector());
+    case ArgKind::kOptTensorList: {
+      std::vector<at::Tensor> list;
+      for (const std::optional<at::Tensor>& t : v.toOptionalTensorList()) list.push_back(t.value_or(at::Tensor()));
+      return tensor_list(a, list);
+    }
+    case ArgKind::kScalar: return scalar(a, v.toScalar());
+    case ArgKind::kInt: return integer(a, v.toInt());
+    case ArgKind::kFloat: return real(a, v.toDouble());
+    case ArgKind::kBool: return boolean(a, v.toBool());
+    case ArgKind::kInts: return ints(a, v.toDimVector());
+    case ArgKind::kFloats: return attrs_.floats(a.symbol, v.toDoubleVector());
+    case ArgKind::kDType: return dtype(a, v.toScalarType());
+    case ArgKind::kText: return text(a, v.toStringView());
+    case ArgKind::kBools: {
+      SmallVec<int64_t, 4> bits;
+      for (bool b : v.toBoolList()) bits.push_back(b);
+      return attrs_.bools(a.symbol, bits);
+    }
+    case ArgKind::kGenerator:
+    case ArgKind::kSkip: break;
+  }
+}
+
+// --- types --------------------------------------------------------------------------------------------------
+
+void Call::finish_key(FormKind form) {
+  for (uint64_t w : attrs_.words()) key_ = mix(key_, w);
+  if (strided_) key_ = mix(key_, strides_);
+  // An in-place form has checks of its own, so it has entries of its own.
+  key_ = mix(key_, static_cast<uint64_t>(form == FormKind::kInplace));
+}
+
+const Inferred* Call::lookup() const {
+  auto* hit = type_cache().get(key_);
+  return hit ? hit->get() : nullptr;
+}
+
+Inferred Call::by_rule() const {
+  c10::SmallVector<Type, 8> types;
+  for (const Value& v : operands_) types.push_back(v.type());
+  ops::Args args(ir::AttrsView(attrs_.words()), {types.data(), types.size()});
+  Inferred i;
+  op_.row->type(args, i.types);
+  for (Type t : i.types) {
+    Result r{t, nullptr};
+    if (op_.row->layout == ops::Layout::kLikeFirst && first_ && !first_->is_contiguous())
+      r.strides = like_first(span_of(first_->strides()), type_of(*first_), t);
+    i.results.push_back(std::move(r));
+  }
+  return i;
+}
+
+Inferred Call::by_meta(Stack& stack) const {
+  for (c10::IValue& v : stack) v = meta_value(v);
+  op_.meta(&stack);
+  Inferred i;
+  for (const c10::IValue& v : stack) i.results.push_back(result_of(v.toTensor()));
+  for (const Result& r : i.results) i.types.push_back(r.type);
+  return i;
+}
+
+void Call::check_inplace(const Inferred& i) const {
+  const Impl& self = *first_;
+  Type t = i.types.at(0);
+  if (ref_of(t.dims()) != self.sizes())
+    fail(Code::kRuntime, cat("output with shape [", join(self.sizes(), ", "), "] doesn't match the broadcast shape [",
+                             join(t.dims(), ", "), "]"),
+         "use the form that is not in-place, or expand the tensor first");
+  at::ScalarType from = to_scalar_type(t.dtype()), to = self.dtype().toScalarType();
+  if (!c10::canCast(from, to))
+    fail(Code::kRuntime,
+         cat("result type ", c10::toString(from), " can't be cast to the desired output type ", c10::toString(to)),
+         cat("use the form that is not in-place, or convert the tensor to ", c10::toString(from), " first"));
+}
+
+const Inferred& Call::miss(FormKind form, Stack& stack) {
+  Inferred i = op_.row->type ? by_rule() : by_meta(stack);
+  if (form == FormKind::kInplace && first_) check_inplace(i);
+  return **type_cache().put(key_, std::make_unique<Inferred>(std::move(i)));
+}
+
+ir::NodePtr Call::node(const Inferred& types) {
+  if (device_.index() < 0) device_ = c10::Device(c10::kXLA, 0);
+  return ir::Node::make(*op_.kind, {operands_.data(), operands_.size()}, types.types, attrs_.words());
+}
+
+std::string Call::describe() const {
+  std::vector<std::string> types;
+  for (const Value& v : operands_) types.push_back(v.type().text());
+  return cat(op_.base_name, "(", join(types, ", "), ")");
+}
+
+// --- results ------------------------------------------------------------------------------------------------
+
+at::Tensor wrap(const Inferred& types, size_t i, ir::NodePtr node, c10::Device device) {
+  const Result& r = types.results[i];
+  if (!r.type) return at::Tensor();
+  return make_tensor({std::move(node), static_cast<uint32_t>(i)},
+                     r.strides ? std::span<const int64_t>(*r.strides) : std::span<const int64_t>(), device);
+}
+
+void write_result(const at::Tensor& to, Value v) {
+  Impl& p = impl_of(to);
+  write(p, cast(std::move(v), to_dtype(to.scalar_type())));
+}
+
+void write_out(const at::Tensor& out, const Result& r, Value v) {
+  at::ScalarType from = to_scalar_type(r.type.dtype());
+  if (!c10::canCast(from, out.scalar_type()))
+    fail(Code::kRuntime, cat("result type ", c10::toString(from), " can't be cast to the desired output type ",
+                             c10::toString(out.scalar_type())));
+  at::native::resize_output(out, ref_of(r.type.dims()));
+  write_result(out, std::move(v));
+}
+
+void write_side_effects(const OpInfo& op, ir::NodePtr node, const std::function<at::Tensor(size_t)>& arg) {
+  for (size_t i = 0; i < op.writes.size(); ++i) {
+    at::Tensor to = arg(op.writes[i]);
+    uint32_t index = static_cast<uint32_t>(op.num_returns + i);
+    if (to.defined() && node->types()[index]) write_result(to, {node, index});
+  }
+}
+
+void check_overlap(const at::Tensor& t) {
+  if (t.is_contiguous() || t.numel() < 2) return;
+  for (int64_t d = 0; d < t.dim(); ++d)
+    if (t.size(d) > 1 && t.stride(d) == 0)
+      fail(Code::kRuntime,
+           "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+           "Please clone() the tensor before performing the operation.");
+}
+
+namespace {
+
+void functional_results(const OpInfo& op, const Inferred& types, const ir::NodePtr& node, c10::Device device,
+                        Stack* stack) {
+  if (op.returns_list) {
+    c10::List<at::Tensor> list;
+    for (size_t i = 0; i < types.results.size(); ++i) list.push_back(wrap(types, i, node, device));
+    stack->emplace_back(std::move(list));
+    return;
+  }
+  for (size_t i = 0; i < op.num_returns; ++i) stack->emplace_back(wrap(types, i, node, device));
+}
+
+}  // namespace
+
+void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* stack) {
+  const OpInfo& op = *form.op;
+  size_t n = schema.arguments().size();
+  auto args = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - n);
+  Call call(op);
+  guarded(
+      [&] {
+        std::optional<at::Generator> generator;
+        for (size_t i = 0; i < op.args.size(); ++i) {
+          if (op.args[i].kind == ArgKind::kGenerator && !args[i].isNone()) generator = args[i].toGenerator();
+          call.value(op.args[i], args[i]);
+        }
+        if (op.row->special == ops::Special::kRandom) call.random(generator);
+        const Inferred& types = call.infer(form.kind, [&](Stack& s) {
+          for (size_t i = 0; i < op.args.size(); ++i) s.push_back(args[i]);
+        });
+        if (form.kind == FormKind::kInplace) check_overlap(args[0].toTensor());
+        ir::NodePtr node = call.node(types);
+        auto arg = [&](size_t i) { return args[i].isTensor() ? args[i].toTensor() : at::Tensor(); };
+        if (!op.writes.empty()) write_side_effects(op, node, arg);
+        Stack results;
+        if (form.kind == FormKind::kFunctional) {
+          functional_results(op, types, node, call.device(), &results);
+        } else if (form.kind == FormKind::kInplace) {
+          write_result(args[0].toTensor(), {node, 0});
+          results.push_back(args[0]);
+        } else {
+          for (size_t i = op.args.size(), k = 0; i < n; ++i, ++k) {
+            check_overlap(args[i].toTensor());
+            write_out(args[i].toTensor(), types.results[k], {node, static_cast<uint32_t>(k)});
+            results.push_back(args[i]);
+          }
+        }
+        stack->resize(stack->size() - n);
+        for (c10::IValue& r : results) stack->push_back(std::move(r));
+      },
+      [&] { return call.describe(); });
+}
+
+}  // namespace tp::torch_room

@@ -1,0 +1,147 @@
+// Recording: a call of an operator becomes one node. One class collects a call's arguments, from a boxed stack
+// or from typed arguments, looks its result types up (memoised by op, operand types and strides, attrs), makes
+// the node, and gives results in the call's form: new tensors, in-place, or out=.
+//
+// Threads: any. The type cache is per thread (backward ops come on autograd's threads), so it has no lock, and
+// PyTorch's shape functions are asked with no lock of ours held.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <ATen/core/function_schema.h>
+#include <ATen/core/stack.h>
+#include <c10/core/Scalar.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ir/node.h"
+#include "ops/row.h"
+#include "torch/tensor.h"
+
+namespace tp::torch_room {
+
+using Stack = std::vector<c10::IValue>;
+// PyTorch's own structured meta function of an overload, on a stack of Meta tensors. Null: the row has a rule.
+using MetaFunction = void (*)(Stack*);
+MetaFunction meta_function(std::string_view overload);
+// The generated table (tools/gen_meta.py), in parts that compile side by side.
+struct MetaRow {
+  const char* overload;
+  MetaFunction function;
+};
+std::span<const MetaRow> meta_rows_0();
+std::span<const MetaRow> meta_rows_1();
+std::span<const MetaRow> meta_rows_2();
+
+enum class ArgKind : uint8_t {
+  kTensor, kTensorList, kOptTensorList, kScalar, kInt, kFloat, kBool, kInts, kBools, kFloats, kDType, kText,
+  kGenerator, kSkip
+};
+
+struct ArgInfo {
+  ir::Symbol symbol;
+  ArgKind kind;
+  bool as_attr = false;       // a Scalar that the row bakes
+  bool as_number = false;     // a float that the row wants as a run-time number
+  bool unit_default = false;  // an integer default of 1 (alpha, beta, value): 1 is recorded as None
+  std::string name;
+};
+
+// A row as PyTorch knows it: its schema's arguments, classified once at load.
+struct OpInfo {
+  const ops::Row* row;
+  const ir::OpKind* kind;
+  std::vector<ArgInfo> args;
+  size_t num_returns;
+  bool returns_list = false;
+  std::vector<size_t> writes;      // positions of the arguments of Row::writes
+  MetaFunction meta = nullptr;
+  std::string base_name;           // "aten::add.Tensor", for messages
+};
+
+enum class FormKind : uint8_t { kFunctional, kInplace, kOut };
+struct Form {
+  const OpInfo* op;
+  FormKind kind;
+};
+
+// Result types of a call, and eager's strides (empty: row-major).
+struct Result {
+  ir::Type type;
+  std::unique_ptr<Dims> strides;
+};
+struct Inferred {
+  std::vector<Result> results;
+  std::vector<ir::Type> types;  // of all outputs, for the node
+};
+
+class Call {
+ public:
+  explicit Call(const OpInfo& op) : op_(op), key_{op.kind->hash} {}
+  const OpInfo& op() const { return op_; }
+
+  // One for each schema argument, in order.
+  void tensor(const ArgInfo& a, const at::Tensor& t);
+  void tensor_list(const ArgInfo& a, c10::ArrayRef<at::Tensor> list);
+  void scalar(const ArgInfo& a, const at::Scalar& s);
+  void integer(const ArgInfo& a, int64_t v) { attrs_.integer(a.symbol, v); }
+  void real(const ArgInfo& a, double v);
+  void boolean(const ArgInfo& a, bool v) { attrs_.boolean(a.symbol, v); }
+  void ints(const ArgInfo& a, at::IntArrayRef v) { attrs_.ints(a.symbol, span_of(v)); }
+  void dtype(const ArgInfo& a, at::ScalarType t) { attrs_.dtype(a.symbol, to_dtype(t)); }
+  void text(const ArgInfo& a, std::string_view v) { attrs_.text(a.symbol, v); }
+  void bools(const ArgInfo& a, std::span<const int64_t> v) { attrs_.bools(a.symbol, v); }
+  void none(const ArgInfo& a) { attrs_.none(a.symbol); }
+  // Any argument, from its boxed form.
+  void value(const ArgInfo& a, const c10::IValue& v);
+  // The seed and offset of a random row, from the generator argument or the default one.
+  void random(const std::optional<at::Generator>& g);
+
+  // Result types; on a miss `boxed(stack)` has to push the call's arguments as IValues.
+  template <class Boxed>
+  const Inferred& infer(FormKind form, Boxed&& boxed) {
+    finish_key(form);
+    if (const Inferred* hit = lookup()) return *hit;
+    Stack stack;
+    boxed(stack);
+    return miss(form, stack);
+  }
+  ir::NodePtr node(const Inferred& types);
+  c10::Device device() const { return device_; }
+  std::string describe() const;  // "aten::add.Tensor(f32[2,3], f32[4])"
+
+ private:
+  int64_t operand(ir::Value v, const Impl* t);
+  int64_t number(const at::Scalar& s, bool wrapped);
+  int64_t tensor_operand(const at::Tensor& t, bool may_upload);
+  void finish_key(FormKind form);
+  const Inferred* lookup() const;
+  const Inferred& miss(FormKind form, Stack& stack);
+  Inferred by_rule() const;
+  Inferred by_meta(Stack& stack) const;
+  void check_inplace(const Inferred& i) const;
+
+  const OpInfo& op_;
+  Hash128 key_;
+  ir::AttrsBuilder attrs_;
+  c10::SmallVector<ir::Value, 6> operands_;
+  Hash128 strides_;
+  bool strided_ = false;
+  c10::Device device_{c10::kXLA, -1};
+  const Impl* first_ = nullptr;
+  Dims first_strides_;
+};
+
+// Records the call on top of `stack` in the given form and replaces its arguments by the results.
+void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* stack);
+
+// Pieces shared with the typed kernels.
+// Fails where eager fails: writing through a window that overlaps itself.
+void check_overlap(const at::Tensor& t);
+at::Tensor wrap(const Inferred& types, size_t i, ir::NodePtr node, c10::Device device);
+void write_result(const at::Tensor& to, ir::Value v);  // casts to the tensor's dtype
+// out=: resizes as eager does (with its warning), checks the dtype.
+void write_out(const at::Tensor& out, const Result& r, ir::Value v);
+void write_side_effects(const OpInfo& op, ir::NodePtr node, const std::function<at::Tensor(size_t)>& arg);
+
+}  // namespace tp::torch_room

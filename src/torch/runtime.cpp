@@ -1,0 +1,241 @@
+#include "torch/runtime.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <numeric>
+#include <unordered_set>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "client/registry.h"
+#include "gen/build_info.h"
+#include "probe/probe.h"
+#include "torch/errors.h"
+
+namespace tp::torch_room {
+
+using client::DataPtr;
+using ir::Value;
+
+namespace {
+
+void* (*g_release)() = nullptr;
+void (*g_acquire)(void*) = nullptr;
+
+int device_index(const c10::Device& d) { return std::max<int>(d.index(), 0); }
+
+// What one device's sync is about: pending aliases (by id: one may die while the sync runs) with the values
+// they had, and the fills that are births.
+struct Collected {
+  std::vector<uint64_t> ids;
+  std::vector<Value> roots;
+  std::unordered_set<const ir::Node*> births;
+  std::vector<std::pair<uint64_t, ir::NodePtr>> born;
+};
+
+Collected collect(int device) {
+  Collected c;
+  for_each_alias([&](Alias& a) {
+    if (device_index(a.device) != device) return;
+    if (a.birth) {
+      c.births.insert(a.birth.get());
+      c.born.emplace_back(a.id, std::move(a.birth));
+      a.birth = ir::NodePtr();
+    }
+    if (!a.pending()) return;
+    c.roots.push_back(a.value);
+    c.ids.push_back(a.id);
+  });
+  return c;
+}
+
+exec::SyncRequest request_of(const Collected& c, int device, bool force_data) {
+  exec::SyncRequest r;
+  r.roots = c.roots;
+  r.uploaded = [&c](const ir::Node& n) { return c.births.contains(&n); };
+  r.device = device;
+  r.force_data = force_data;
+  r.where = user_frame();
+  return r;
+}
+
+// A failed sync leaves the tensors as they were, births included. Ids ascend in the arena and in `born`.
+void restore_births(Collected& c) {
+  size_t i = 0;
+  for_each_alias([&](Alias& a) {
+    while (i < c.born.size() && c.born[i].first < a.id) ++i;
+    if (i < c.born.size() && c.born[i].first == a.id && !a.birth) a.birth = c.born[i].second;
+  });
+}
+
+void settle(const Collected& c, exec::SyncResult& result) {
+  std::vector<Value> old;  // dropped after the lock is released
+  std::vector<std::pair<Hash128, Value>> old_gathers;
+  size_t i = 0;
+  for_each_alias([&](Alias& a) {
+    while (i < c.ids.size() && c.ids[i] < a.id) ++i;
+    if (i == c.ids.size() || c.ids[i] != a.id || !(a.value == c.roots[i])) return;  // new, or written meanwhile
+    a.data = result.outputs[i];
+    old.push_back(std::move(a.value));
+    a.value = Value();
+    for (auto& g : a.gathers) old_gathers.push_back(std::move(g));
+    a.gathers.clear();
+  });
+}
+
+bool sync_device(int device, bool force_data) {
+  Collected c = collect(device);
+  if (c.roots.empty()) return false;
+  exec::SyncRequest request = request_of(c, device, force_data);
+  GilRelease no_gil;
+  try {
+    exec::SyncResult result = executor().sync(std::move(request));
+    settle(c, result);
+  } catch (...) {
+    restore_births(c);
+    throw;
+  }
+  return true;
+}
+
+int device_count() {
+  return client::client_exists() ? static_cast<int>(client::client().devices().size()) : 1;
+}
+
+bool has_pending() {
+  bool any = false;
+  for_each_alias([&](Alias& a) { any = any || a.pending(); });
+  return any;
+}
+
+bool sync_devices(bool force_data) {
+  static std::mutex one_sync;  // two threads that sync at once would compute the same values twice
+  bool ran = false;
+  if (!has_pending()) return false;
+  GilRelease no_gil;
+  std::lock_guard lock(one_sync);
+  int n = device_count();
+  for (int d = 0; d < n; ++d) ran = sync_device(d, force_data) || ran;
+  return ran;
+}
+
+void count_cut(const char* why) {
+  static probe::Counter& cuts = probe::counter("GraphCut");
+  cuts.add();
+  probe::say(2, cat("graph cut: ", why, " at ", user_frame()));
+}
+
+// Data of the alias, computed; throws what its program failed with, after giving the alias its pending value
+// back.
+DataPtr await_data(Alias& a, DataPtr data) {
+  GilRelease no_gil;
+  try {
+    data->await();
+    return data;
+  } catch (const Error&) {
+    if (auto value = executor().recover(data.get())) {
+      DataPtr old;
+      std::lock_guard lock(state_lock());
+      if (a.data == data) {
+        old = std::move(a.data);
+        a.value = *value;
+      }
+    }
+    throw;
+  }
+}
+
+at::Tensor to_host(const DataPtr& data) {
+  ir::Type type = data->type();
+  auto options = at::TensorOptions(to_scalar_type(type.dtype()));
+  if (const void* p = data->host_pointer())
+    return at::from_blob(const_cast<void*>(p), ref_of(type.dims()), [data](void*) {}, options);
+  at::Tensor t = at::empty(ref_of(type.dims()), options);
+  GilRelease no_gil;
+  client::client().transfer_from_device(*data, t.mutable_data_ptr());
+  return t;
+}
+
+at::Tensor root_on_host(Alias& a, const char* why) {
+  for (;;) {
+    DataPtr data;
+    {
+      std::lock_guard lock(state_lock());
+      if (a.host.defined()) return a.host;
+      data = a.data;
+    }
+    if (data) return to_host(await_data(a, data));
+    count_cut(why);
+    sync_devices(false);
+  }
+}
+
+// The root's memory as a flat tensor: logical order, unless the alias has a layout of its own.
+at::Tensor memory_of(const at::Tensor& root, const Alias& a) {
+  if (!a.strides) return root.reshape(-1);
+  std::vector<int64_t> order(a.strides->size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int64_t x, int64_t y) { return (*a.strides)[x] > (*a.strides)[y]; });
+  return root.permute(order).reshape(-1);
+}
+
+}  // namespace
+
+void GilRelease::set_provider(void* (*release)(), void (*acquire)(void*)) {
+  g_release = release;
+  g_acquire = acquire;
+}
+GilRelease::GilRelease() : state_(g_release ? g_release() : nullptr) {}
+GilRelease::~GilRelease() {
+  if (state_) g_acquire(state_);
+}
+
+exec::Executor& executor() {
+  static auto* e = new exec::Executor(kTorchGit, kRevision);  // outlives static destructors
+  return *e;
+}
+
+void sync_all() {
+  static probe::Counter& syncs = probe::counter("Sync");
+  syncs.add();
+  guarded([] { sync_devices(true); }, [] { return std::string("torch_pjrt.sync()"); });
+}
+
+void wait_all() {
+  GilRelease no_gil;
+  guarded([] { executor().wait(); }, [] { return std::string("torch_pjrt.wait()"); });
+}
+
+at::Tensor read(Impl& t, const char* why) {
+  return guarded(
+      [&] {
+        Alias& a = *t.alias();
+        at::Tensor root = root_on_host(a, why);
+        if (t.whole()) return root;
+        at::Tensor memory = memory_of(root, a);
+        if (t.dtype() != memory.dtype()) memory = memory.view(t.dtype().toScalarType());
+        return memory.as_strided(t.sizes(), t.strides(), t.storage_offset());
+      },
+      [&] { return cat("reading a tensor (", why, ")"); });
+}
+
+exec::GraphRecord describe(c10::ArrayRef<at::Tensor> tensors) {
+  return guarded(
+      [&] {
+        Collected c;
+        for_each_alias([&](Alias& a) {
+          if (a.birth) c.births.insert(a.birth.get());
+        });
+        for (const at::Tensor& t : tensors) c.roots.push_back(value_of(impl_of(t)));
+        exec::SyncRequest request = request_of(c, 0, false);
+        GilRelease no_gil;
+        return executor().describe(std::move(request));
+      },
+      [] { return std::string("torch_pjrt.graph.of()"); });
+}
+
+}  // namespace tp::torch_room

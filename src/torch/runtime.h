@@ -1,0 +1,40 @@
+// Syncs and reads: where pending values become buffers and buffers become numbers. Callers may hold the GIL;
+// it is released around everything that can block. Any thread.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <string>
+
+#include "exec/executor.h"
+#include "torch/tensor.h"
+
+namespace tp::torch_room {
+
+exec::Executor& executor();
+
+// Computes all pending tensors (the full sync of torch_pjrt.sync()); returns once everything is launched.
+void sync_all();
+// Blocks until the devices are idle.
+void wait_all();
+
+// The tensor's value on the CPU, dense, of its sizes and dtype. It may alias device memory: read it at once
+// and do not write. A pending value is computed first, with all other pending ones: a graph cut, counted
+// with the user's line under `why` ("item", "copy to cpu").
+at::Tensor read(Impl& t, const char* why);
+
+// The graph that a sync of these tensors would run, without running it.
+exec::GraphRecord describe(c10::ArrayRef<at::Tensor> tensors);
+
+// Releases the GIL for its lifetime where the calling thread holds it. Provided by src/bind.
+class GilRelease {
+ public:
+  GilRelease();
+  ~GilRelease();
+  GilRelease(const GilRelease&) = delete;
+  static void set_provider(void* (*release)(), void (*acquire)(void*));
+
+ private:
+  void* state_;
+};
+
+}  // namespace tp::torch_room

@@ -1,0 +1,426 @@
+#include "torch/tensor.h"
+
+#include <thread>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "client/registry.h"
+#include "ops/row.h"
+#include "torch/errors.h"
+
+namespace tp::torch_room {
+
+using ir::DType;
+using ir::Value;
+
+namespace {
+
+// The arena: a ring through one sentinel.
+struct Arena {
+  Alias* first = nullptr;
+  Alias* last = nullptr;
+  size_t count = 0;
+};
+Arena g_arena;
+
+uint64_t next_id() {
+  static std::atomic<uint64_t> id{1};
+  return id.fetch_add(1, std::memory_order_relaxed);
+}
+
+const ir::OpKind& kind_of_row(const char* name) {
+  const ops::Row* row = ops::find_row(name);
+  check(row != nullptr, cat("the op table has ", name));
+  return ops::kind_of(*row);
+}
+
+bool row_major(std::span<const int64_t> dims, std::span<const int64_t> strides) {
+  int64_t want = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    if (dims[i] != 1 && strides[i] != want) return false;
+    want *= std::max<int64_t>(dims[i], 1);
+  }
+  return true;
+}
+
+Dims row_major_strides(std::span<const int64_t> dims) {
+  Dims s;
+  s.resize(dims.size());
+  int64_t step = 1;
+  for (size_t i = dims.size(); i-- > 0;) {
+    s[i] = step;
+    step *= std::max<int64_t>(dims[i], 1);
+  }
+  return s;
+}
+
+// Arguments of the view rows (ops/view.cpp): the alias's layout and the tensor's window.
+struct ViewArgs {
+  ir::AttrsBuilder attrs;
+  ir::Type type;
+};
+
+ViewArgs view_args(const Impl& t, bool scatter) {
+  static const ir::Symbol kSelf = ir::symbol("self"), kSrc = ir::symbol("src"),
+                          kBase = ir::symbol("base_stride"), kSize = ir::symbol("size"),
+                          kStride = ir::symbol("stride"), kOffset = ir::symbol("storage_offset"),
+                          kDtype = ir::symbol("dtype");
+  ViewArgs v;
+  const Alias& a = *t.alias();
+  v.type = type_of(t);
+  v.attrs.operand(kSelf, 0);
+  if (scatter) v.attrs.operand(kSrc, 1);
+  if (a.strides)
+    v.attrs.ints(kBase, *a.strides);
+  else
+    v.attrs.ints(kBase, row_major_strides(a.type.dims()));
+  v.attrs.ints(kSize, span_of(t.sizes()));
+  v.attrs.ints(kStride, span_of(t.strides()));
+  v.attrs.integer(kOffset, t.storage_offset());
+  v.attrs.dtype(kDtype, v.type.dtype());
+  return v;
+}
+
+Value make_one(const ir::OpKind& kind, std::span<const Value> operands, ir::Type type,
+               const ir::AttrsBuilder& attrs) {
+  return {ir::Node::make(kind, operands, std::span(&type, 1), attrs.words()), 0};
+}
+
+// Under state_lock(). Null where the alias is in state host.
+Value root_locked(Alias& a) {
+  if (!a.value && a.data) a.value = {ir::Node::make_data(a.type, a.data), 0};
+  return a.value;
+}
+
+void upload(Alias& a, at::Tensor host) {
+  auto owner = std::make_shared<at::Tensor>(host);
+  client::check_not_forked();
+  client::DataPtr data =
+      client::client().transfer_to_device({host.const_data_ptr(), a.type, owner}, std::max<int>(a.device.index(), 0));
+  std::lock_guard lock(state_lock());
+  if (!a.host.is_same(host)) return;  // somebody wrote meanwhile
+  a.data = std::move(data);
+  a.host.reset();
+}
+
+Value root_value(Alias& a) {
+  for (;;) {
+    at::Tensor host;
+    {
+      std::lock_guard lock(state_lock());
+      if (Value v = root_locked(a)) return v;
+      host = a.host;
+    }
+    check(host.defined(), "an alias is in one of its states");
+    upload(a, host);
+  }
+}
+
+// What the alias held, dropped after the lock is released.
+struct Old {
+  Value value;
+  client::DataPtr data;
+  at::Tensor host;
+  std::vector<std::pair<Hash128, Value>> gathers;
+};
+
+Old replace_locked(Alias& a, Value v) {
+  Old old{std::move(a.value), std::move(a.data), std::move(a.host), std::move(a.gathers)};
+  a.value = std::move(v);
+  a.data = nullptr;
+  a.host = at::Tensor();
+  a.gathers.clear();
+  ++a.version;
+  return old;
+}
+
+}  // namespace
+
+void SpinLock::lock() {
+  for (int spins = 0; flag_.test_and_set(std::memory_order_acquire); ++spins)
+    if (spins > 64) std::this_thread::yield();
+}
+
+SpinLock& state_lock() {
+  static SpinLock lock;
+  return lock;
+}
+
+Alias::Alias(Value v, std::unique_ptr<Dims> s, c10::Device d)
+    : type(v.type()), strides(std::move(s)), device(d), id(next_id()), value(std::move(v)) {
+  std::lock_guard lock(state_lock());
+  prev = g_arena.last;
+  (prev ? prev->next : g_arena.first) = this;
+  g_arena.last = this;
+  ++g_arena.count;
+}
+
+Alias::~Alias() {
+  std::lock_guard lock(state_lock());
+  (prev ? prev->next : g_arena.first) = next;
+  (next ? next->prev : g_arena.last) = prev;
+  --g_arena.count;
+}
+
+void for_each_alias(const std::function<void(Alias&)>& f) {
+  std::lock_guard lock(state_lock());
+  for (Alias* a = g_arena.first; a; a = a->next) f(*a);
+}
+
+size_t live_aliases() {
+  std::lock_guard lock(state_lock());
+  return g_arena.count;
+}
+
+Impl::Impl(AliasPtr alias, caffe2::TypeMeta dtype)
+    : c10::TensorImpl(c10::DispatchKeySet(c10::DispatchKey::XLA), dtype, alias->device),
+      alias_(std::move(alias)) {}
+
+void Impl::set_alias(AliasPtr alias) {
+  alias_ = std::move(alias);
+  whole_of_ = nullptr;
+}
+
+void Impl::refresh_whole() {
+  const Alias& a = *alias_;
+  whole_of_ = nullptr;
+  if (storage_offset() != 0 || sizes() != ref_of(a.type.dims()) || to_dtype(dtype().toScalarType()) != a.type.dtype())
+    return;
+  bool same = a.strides ? strides() == ref_of(*a.strides)
+                        : row_major(span_of(sizes()), span_of(strides()));
+  if (same || numel() == 0) whole_of_ = a.type.rep();
+}
+
+const c10::Storage& Impl::storage() const {
+  std::lock_guard lock(state_lock());
+  Alias& a = *alias_;
+  if (!a.storage) {
+    a.storage = c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+        c10::StorageImpl::use_byte_size_t(), a.type.bytes(), c10::DataPtr(nullptr, a.device), nullptr,
+        /*resizable=*/false));
+  }
+  return a.storage;
+}
+
+template <class Version>
+c10::intrusive_ptr<c10::TensorImpl> Impl::copy_with(Version&& version, bool allow_change) const {
+  auto copy = c10::make_intrusive<Impl>(alias_, dtype());
+  copy_tensor_metadata(this, copy.get(), std::forward<Version>(version), allow_change);
+  copy->whole_of_ = whole_of_;
+  return copy;
+}
+
+c10::intrusive_ptr<c10::TensorImpl> Impl::shallow_copy_and_detach(const c10::VariableVersion& v, bool c) const {
+  return copy_with(v, c);
+}
+c10::intrusive_ptr<c10::TensorImpl> Impl::shallow_copy_and_detach(c10::VariableVersion&& v, bool c) const {
+  return copy_with(std::move(v), c);
+}
+
+void Impl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& from) {
+  auto* other = static_cast<const Impl*>(from.get());
+  copy_tensor_metadata(other, this, version_counter(), allow_tensor_metadata_change());
+  alias_ = other->alias_;
+  whole_of_ = other->whole_of_;
+}
+
+DType to_dtype(at::ScalarType t) {
+  switch (t) {
+    case at::kBool: return DType::kPred;
+    case at::kByte: return DType::kU8;
+    case at::kChar: return DType::kS8;
+    case at::kShort: return DType::kS16;
+    case at::kInt: return DType::kS32;
+    case at::kLong: return DType::kS64;
+    case at::kUInt16: return DType::kU16;
+    case at::kUInt32: return DType::kU32;
+    case at::kUInt64: return DType::kU64;
+    case at::kHalf: return DType::kF16;
+    case at::kBFloat16: return DType::kBF16;
+    case at::kFloat: return DType::kF32;
+    case at::kDouble: return DType::kF64;
+    case at::kComplexFloat: return DType::kC64;
+    case at::kComplexDouble: return DType::kC128;
+    case at::kFloat8_e4m3fn: return DType::kF8E4M3FN;
+    case at::kFloat8_e5m2: return DType::kF8E5M2;
+    default: break;
+  }
+  fail(Code::kType, cat("device xla has no tensors of dtype ", c10::toString(t)),
+       "convert it on the CPU first");
+}
+
+at::ScalarType to_scalar_type(DType t) {
+  static constexpr at::ScalarType kTypes[] = {
+      at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kUInt16, at::kUInt32, at::kUInt64,
+      at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble,
+      at::kFloat8_e4m3fn, at::kFloat8_e5m2};
+  static_assert(std::size(kTypes) == static_cast<size_t>(DType::kCount));
+  return kTypes[static_cast<int>(t)];
+}
+
+Impl* impl_or_null(const at::Tensor& t) {
+  c10::TensorImpl* p = t.unsafeGetTensorImpl();
+  return typeid(*p) == typeid(Impl) ? static_cast<Impl*>(p) : nullptr;
+}
+
+Impl& impl_of(const at::Tensor& t) {
+  Impl* p = t.defined() ? impl_or_null(t) : nullptr;
+  if (!p)
+    fail(Code::kRuntime, cat("expected a tensor of device xla, found ",
+                             t.defined() ? cat("one of device ", t.device().str()) : "an undefined one"));
+  return *p;
+}
+
+at::Tensor make_tensor(Value v, std::span<const int64_t> strides, c10::Device device) {
+  ir::Type type = v.type();
+  bool plain = strides.empty() || row_major(type.dims(), strides);
+  auto alias = c10::make_intrusive<Alias>(std::move(v), plain ? nullptr : std::make_unique<Dims>(strides), device);
+  auto impl = c10::make_intrusive<Impl>(std::move(alias), caffe2::TypeMeta::fromScalarType(to_scalar_type(type.dtype())));
+  if (plain)
+    impl->set_sizes_contiguous(ref_of(type.dims()));
+  else
+    impl->set_sizes_and_strides(ref_of(type.dims()), ref_of(strides));
+  impl->mark_whole();
+  return at::Tensor(std::move(impl));
+}
+
+at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
+  return make_view(t, sizes, strides, offset, t.dtype());
+}
+
+at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset,
+                     caffe2::TypeMeta dtype) {
+  auto impl = c10::make_intrusive<Impl>(t.alias(), dtype);
+  impl->set_sizes_and_strides(sizes, strides, offset);
+  impl->refresh_whole();
+  return at::Tensor(std::move(impl));
+}
+
+ir::Type type_of(const Impl& t) {
+  if (t.whole()) return t.alias()->type;
+  return ir::make_type(to_dtype(t.dtype().toScalarType()), span_of(t.sizes()));
+}
+
+Value value_of(Impl& t) {
+  static const ir::OpKind& kView = kind_of_row("torch_pjrt::view");
+  Alias& a = *t.alias();
+  Value root = root_value(a);
+  if (t.whole()) return root;
+  ViewArgs v = view_args(t, false);
+  Hash128 key = hash_bytes(v.attrs.words().data(), v.attrs.words().size_bytes());
+  {
+    std::lock_guard lock(state_lock());
+    for (auto& [k, value] : a.gathers)
+      if (k == key) return value;
+  }
+  Value made = make_one(kView, std::span(&root, 1), v.type, v.attrs);
+  std::lock_guard lock(state_lock());
+  if (a.value == root) a.gathers.emplace_back(key, made);
+  return made;
+}
+
+void write(Impl& t, Value v) {
+  static const ir::OpKind& kScatter = kind_of_row("torch_pjrt::view_scatter");
+  check(v.type() == type_of(t), cat("a write of ", v.type().text(), " fits the tensor ", type_of(t).text()));
+  Alias& a = *t.alias();
+  Old old;
+  if (t.whole()) {
+    std::lock_guard lock(state_lock());
+    old = replace_locked(a, std::move(v));
+    return;
+  }
+  Value both[2] = {root_value(a), v};
+  ViewArgs args = view_args(t, true);
+  Value made = make_one(kScatter, both, a.type, args.attrs);
+  ViewArgs read = view_args(t, false);
+  std::lock_guard lock(state_lock());
+  old = replace_locked(a, std::move(made));
+  // Reading the same window back gives what was just written, without a gather.
+  a.gathers.emplace_back(hash_bytes(read.attrs.words().data(), read.attrs.words().size_bytes()), std::move(v));
+}
+
+void write_host(Impl& t, at::Tensor host) {
+  Alias& a = *t.alias();
+  if (!t.whole()) {
+    // Through a view: the bytes go up as a buffer of their own and are scattered.
+    auto owner = std::make_shared<at::Tensor>(host);
+    ir::Type type = type_of(t);
+    client::check_not_forked();
+    auto data = client::client().transfer_to_device({host.const_data_ptr(), type, owner}, std::max<int>(a.device.index(), 0));
+    return write(t, {ir::Node::make_data(type, std::move(data)), 0});
+  }
+  Old old;
+  std::lock_guard lock(state_lock());
+  old = replace_locked(a, Value());
+  a.birth = ir::NodePtr();
+  a.host = std::move(host);
+}
+
+void write_fill(Impl& t, const ir::Scalar& s) {
+  Alias& a = *t.alias();
+  if (!t.whole()) {
+    // A window's fill is never a birth value: a number, spread over the window.
+    Value n{ir::Node::make_number(s, false), 0};
+    return write(t, expand(cast(n, type_of(t).dtype()), span_of(t.sizes())));
+  }
+  Value v = fill_value(s, a.type);
+  Old old;
+  ir::NodePtr old_birth;
+  std::lock_guard lock(state_lock());
+  bool newborn = a.birth && a.value.node == a.birth;
+  old = replace_locked(a, v);
+  if (newborn) {
+    old_birth = std::move(a.birth);
+    a.birth = v.node;
+  }
+}
+
+const char* state_of(const Impl& t) {
+  if (!t.whole()) return "view";
+  std::lock_guard lock(state_lock());
+  const Alias& a = *t.alias();
+  return a.data ? "device" : a.host.defined() ? "host" : "ir";
+}
+
+ir::Scalar to_scalar(const at::Scalar& s) {
+  ir::Scalar r;
+  if (s.isComplex()) {
+    r.kind = ir::Scalar::Kind::kComplex;
+    r.re = s.toComplexDouble().real();
+    r.im = s.toComplexDouble().imag();
+  } else if (s.isFloatingPoint()) {
+    r.kind = ir::Scalar::Kind::kFloat;
+    r.re = s.toDouble();
+  } else if (s.isBoolean()) {
+    r.kind = ir::Scalar::Kind::kBool;
+    r.integer = s.toBool();
+  } else {
+    r.kind = ir::Scalar::Kind::kInt;
+    r.integer = s.isUnsigned() ? static_cast<int64_t>(s.toUInt64()) : s.toLong();
+  }
+  return r;
+}
+
+Value cast(Value v, DType to) {
+  if (v.type().dtype() == to) return v;
+  static const ir::OpKind& kCast = kind_of_row("torch_pjrt::cast");
+  static const ir::Symbol kSelf = ir::symbol("self"), kDtype = ir::symbol("dtype");
+  ir::AttrsBuilder attrs;
+  attrs.operand(kSelf, 0);
+  attrs.dtype(kDtype, to);
+  return make_one(kCast, std::span(&v, 1), v.type().with(to), attrs);
+}
+
+Value expand(Value v, std::span<const int64_t> sizes) {
+  if (ref_of(v.type().dims()) == ref_of(sizes)) return v;
+  static const ir::OpKind& kExpand = kind_of_row("torch_pjrt::expand");
+  static const ir::Symbol kSelf = ir::symbol("self"), kSize = ir::symbol("size");
+  ir::AttrsBuilder attrs;
+  attrs.operand(kSelf, 0);
+  attrs.ints(kSize, sizes);
+  return make_one(kExpand, std::span(&v, 1), v.type().with(sizes), attrs);
+}
+
+Value fill_value(const ir::Scalar& s, ir::Type type) { return {ir::Node::make_fill(type, s), 0}; }
+
+}  // namespace tp::torch_room

@@ -1,0 +1,135 @@
+// Tensors of device `xla`. An Impl (the c10::TensorImpl that Python holds) is a window onto an Alias; all
+// tensors that eager would give one storage share one Alias. Sizes, strides and offset stand on the Impl and
+// are exactly eager's; the IR knows values, not strides.
+//
+// An Alias holds one root value: a dense logical tensor (`type`) laid out in memory with `strides`. It is in
+// exactly one state:
+//   device  `data` is a buffer handle        ir    `value` is pending
+//   host    `host` is a CPU tensor, not uploaded yet
+// and a tensor whose window is not the whole alias is in state `view`. Asking an alias in state device for its
+// IR value mints a DeviceData node and keeps the handle: asking twice gives the same node.
+//
+// Threads: every field of an Alias is guarded by state_lock() (held for nanoseconds, never around PyTorch
+// or PJRT calls). Impl fields follow PyTorch's own rule: one thread at a time may change a tensor.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorImpl.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/computation_client.h"
+#include "ir/node.h"
+
+namespace tp::torch_room {
+
+// Held for a few words of work; yields when another thread has it.
+class SpinLock {
+ public:
+  void lock();
+  void unlock() { flag_.clear(std::memory_order_release); }
+
+ private:
+  std::atomic_flag flag_ = ATOMIC_FLAG_INIT;
+};
+SpinLock& state_lock();
+
+class Alias final : public c10::intrusive_ptr_target {
+ public:
+  // Null strides: row-major.
+  Alias(ir::Value value, std::unique_ptr<Dims> strides, c10::Device device);
+  ~Alias() override;
+
+  ir::Type type;                            // element type and logical sizes of the root value
+  std::unique_ptr<Dims> strides;            // null: row-major
+  c10::Device device;
+  const uint64_t id;                        // creation order; never reused
+
+  ir::Value value;                          // pending, or the node minted for `data`
+  client::DataPtr data;
+  at::Tensor host;
+  ir::NodePtr birth;                        // the fill this alias was born as, until its first sync
+  uint64_t version = 0;                     // bumped by each write
+  // Values gathered through views of the current version, by hash of the view's arguments.
+  std::vector<std::pair<Hash128, ir::Value>> gathers;
+
+  c10::Storage storage;                     // made on first request; no data behind it
+
+  Alias *prev = nullptr, *next = nullptr;   // the arena: live aliases in creation order
+
+  bool pending() const { return !data && !host.defined() && value; }
+};
+using AliasPtr = c10::intrusive_ptr<Alias>;
+
+class Impl final : public c10::TensorImpl {
+ public:
+  Impl(AliasPtr alias, caffe2::TypeMeta dtype);
+
+  const AliasPtr& alias() const { return alias_; }
+  void set_alias(AliasPtr alias);
+  // Whether the window is the whole alias in its own layout, so that its value is the root value.
+  bool whole() const { return whole_of_ == alias_->type.rep(); }
+  void refresh_whole();   // after sizes, strides or offset were set
+  void mark_whole() { whole_of_ = alias_->type.rep(); }
+
+  bool has_storage() const override { return false; }
+  const c10::Storage& storage() const override;
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
+                                                         bool allow_change) const override;
+  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version,
+                                                         bool allow_change) const override;
+  void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& from) override;
+
+ private:
+  template <class Version>
+  c10::intrusive_ptr<TensorImpl> copy_with(Version&& version, bool allow_change) const;
+  AliasPtr alias_;
+  const ir::Type::Rep* whole_of_ = nullptr;
+};
+
+ir::DType to_dtype(at::ScalarType t);       // throws TypeError for quantised and other foreign types
+at::ScalarType to_scalar_type(ir::DType t);
+inline Dims dims_of(at::IntArrayRef v) { return Dims(std::span<const int64_t>(v.data(), v.size())); }
+inline std::span<const int64_t> span_of(at::IntArrayRef v) { return {v.data(), v.size()}; }
+inline at::IntArrayRef ref_of(std::span<const int64_t> v) { return {v.data(), v.size()}; }
+
+// The Impl behind t, or null where t is undefined, of another device, or a foreign TensorImpl with the XLA
+// key (FakeTensor's elem): a vtable compare, never a blind cast.
+Impl* impl_or_null(const at::Tensor& t);
+Impl& impl_of(const at::Tensor& t);         // throws where impl_or_null gives null
+
+// A new tensor over a new alias that holds `v`. Empty strides: row-major.
+at::Tensor make_tensor(ir::Value v, std::span<const int64_t> strides, c10::Device device);
+// A new tensor over t's alias with another window.
+at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset);
+at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset,
+                     caffe2::TypeMeta dtype);
+
+// The IR value of the tensor's window (GetIrValue). Uploads a host-state alias.
+ir::Value value_of(Impl& t);
+// The type of value_of(t), without making it.
+ir::Type type_of(const Impl& t);
+// Makes `v` (of t's dtype and sizes) the tensor's value: replaces the root, or scatters into it.
+void write(Impl& t, ir::Value v);
+// The same for a CPU tensor of t's dtype and sizes, which this takes over.
+void write_host(Impl& t, at::Tensor host);
+// Gives the alias of t a fresh fill, as its birth value where it has none yet.
+void write_fill(Impl& t, const ir::Scalar& s);
+
+// "device", "ir", "host" or "view".
+const char* state_of(const Impl& t);
+
+ir::Scalar to_scalar(const at::Scalar& s);
+ir::Value cast(ir::Value v, ir::DType to);                     // the value itself where nothing changes
+ir::Value expand(ir::Value v, std::span<const int64_t> sizes);  // likewise
+ir::Value fill_value(const ir::Scalar& s, ir::Type type);
+
+// Runs f on each live alias in creation order, under state_lock(); f must not drop references.
+void for_each_alias(const std::function<void(Alias&)>& f);
+size_t live_aliases();
+
+}  // namespace tp::torch_room

@@ -1,0 +1,28 @@
+// The fault script of the fake plugin. "compile:1=RESOURCE_EXHAUSTED no memory; execute:2=INTERNAL
+// broken": the n-th call of a kind, counted from when the script is set, fails with a code and
+// words. Thread-safe.
+//
+// Kinds: client, compile, execute, upload, download, serialize, deserialize; event (the n-th
+// execute succeeds, its outputs fail when awaited); slow:n=MS (the n-th execute's outputs are ready
+// MS milliseconds later).
+#pragma once
+#include <pjrt_c_api.h>
+
+#include <optional>
+#include <string>
+
+namespace fake {
+
+struct Fault {
+  PJRT_Error_Code code;
+  std::string words;
+};
+
+// Replaces the script and starts counting anew. Gives false (and keeps the old script) where it
+// cannot be read.
+bool set_script(const std::string& text);
+// Counts one call of `kind`; gives its fault where the script names this call.
+std::optional<Fault> next(const char* kind);
+long calls(const std::string& kind);  // since the script was set
+
+}  // namespace fake

@@ -1,0 +1,27 @@
+"""`python -m torch_pjrt doctor`."""
+
+import torch
+
+from torch_pjrt import doctor
+
+
+def test_the_report_names_versions_plugin_and_devices():
+    works, text = doctor.report()
+    assert works
+    assert torch.__version__ in text
+    assert "wheel xla-cpu-pjrt" in text
+    assert "xla:0" in text
+
+
+def test_it_says_what_to_install_where_the_plugin_is_missing(run_python):
+    done = run_python("-m", "torch_pjrt", "doctor", TORCH_PJRT_CPU_PLUGIN="lammps-jax-pjrt-cpu")
+    assert done.returncode == 1
+    assert "CPU: pip install lammps-jax-pjrt-cpu" in done.stdout, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_it_says_how_to_go_on_where_the_device_is_unknown(run_python):
+    done = run_python("-m", "torch_pjrt", "doctor", PJRT_DEVICE="NOSUCH")
+    assert done.returncode == 1
+    assert "NOSUCH" in done.stdout, done.stderr
+    assert "unset PJRT_DEVICE" in done.stdout

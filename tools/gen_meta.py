@@ -1,0 +1,85 @@
+"""Writes the table of PyTorch's structured meta functions for the rows of our op table.
+
+usage: gen_meta.py --torch TORCH_DIR --out build/gen/meta_rows.inc
+
+The file has PARTS sections, each compiled by a translation unit of its own
+(src/torch/meta_rows_N.cpp).
+
+Reads the overload names that src/ops registers and torch's own native_functions.yaml, and emits one
+line for each row that PyTorch has a structured shape function for: `at::meta::<op>`, eager's own
+promotion, broadcasting and error text. Rows with a type rule of their own come out too; the
+registry prefers the row's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+PARTS = 3
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def row_names() -> list[str]:
+    """Overloads of the op table without "aten::", in file order, each once."""
+    names: dict[str, None] = {}
+    for path in sorted((ROOT / "src" / "ops").glob("*.cpp")):
+        for name in re.findall(r'"aten::([a-zA-Z0-9_]+(?:\.[a-zA-Z0-9_]+)?)"', path.read_text()):
+            names[name] = None
+    return list(names)
+
+
+def structured(yaml: Path) -> dict[str, str]:
+    """Overload -> its schema arguments, for functional overloads with a structured kernel."""
+    out: dict[str, str] = {}
+    func = args = ""
+    for line in yaml.read_text().splitlines():
+        if m := re.match(r"- func: ([\w.]+)\((.*)\) ->", line):
+            func, args = m.groups()
+        elif line.strip().startswith("structured_delegate:") and func:
+            out[func] = args
+    return out
+
+
+def line(name: str, args: str) -> str:
+    base = name.split(".")[0]
+    function = base + ("_symint" if "SymInt" in args else "")
+    ops = name.replace(".", "_")
+    return f'META_ROW("aten::{name}", at::_ops::{ops}::schema, at::meta::{function})'
+
+
+def section(part: int, names: list[str], known: dict[str, str]) -> list[str]:
+    """One part: the headers it needs, then its rows."""
+    bases = sorted({n.split(".")[0] for n in names})
+    headers = [
+        f"#include <ATen/ops/{b}_{kind}.h>" for b in bases for kind in ("ops", "meta_dispatch")
+    ]
+    rows = [line(n, known[n]) for n in names]
+    guard = f"#if META_PART == {part}"
+    return [guard, "#ifdef META_HEADERS", *headers, "#else", *rows, "#endif", "#endif"]
+
+
+def main() -> None:
+    """Reads the arguments and writes the file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--torch", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    a = parser.parse_args()
+    yaml = a.torch.parent / "torchgen" / "packaged" / "ATen" / "native" / "native_functions.yaml"
+    known = structured(yaml)
+    names = [n for n in row_names() if n in known]
+    lines = [text for p in range(PARTS) for text in section(p, names[p::PARTS], known)]
+    write(a.out, lines)
+
+
+def write(path: Path, lines: list[str]) -> None:
+    """Keeps the file's time where nothing changed, so that nothing is built again."""
+    text = "\n".join(lines) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""PyTorch on any PJRT plugin.
+
+`import torch_pjrt` makes the device `xla` known to PyTorch. Ops on it are recorded; a sync (or a
+read of a value) turns the recorded graph into one program, compiled once and found again by its
+hash.
+"""
+
+try:
+    import torch
+except ImportError as _error:
+    raise ImportError("torch_pjrt needs PyTorch: pip install torch==2.13.0") from _error
+
+from ._check import built_for as _built_for
+from ._check import check_torch as _check_torch
+
+_check_torch(torch.__version__, _built_for())
+
+from . import _C, flags, graph, metrics, plugins, runtime  # noqa: E402
+from ._build_info import VERSION as __version__  # noqa: E402, N811
+from ._device_module import manual_seed  # noqa: E402
+from ._patches import install as _install  # noqa: E402
+
+__all__ = [
+    "__version__",
+    "device",
+    "devices",
+    "flags",
+    "graph",
+    "manual_seed",
+    "metrics",
+    "plugins",
+    "runtime",
+    "state",
+    "sync",
+    "wait",
+]
+
+
+def device(index: int | None = None) -> torch.device:
+    """The device `xla`, or `xla:index`."""
+    return torch.device("xla") if index is None else torch.device("xla", index)
+
+
+def devices() -> list[torch.device]:
+    """All devices of the client (starts it)."""
+    return [torch.device("xla", i) for i in range(_C.device_count())]
+
+
+def sync(wait: bool = False) -> None:
+    """Runs everything recorded so far, as one program; with `wait`, until the results are there.
+
+    Recording goes on while the program runs. Reading a value does the same for what it needs.
+    """
+    _C.sync(wait)
+
+
+def wait() -> None:
+    """Blocks until the device is idle. Does not run what is only recorded: see `sync`."""
+    _C.wait()
+
+
+def state(t: torch.Tensor) -> str:
+    """Where the value of an xla tensor is now: "device", "ir" (pending), "host" or "view"."""
+    return _C.state(t)
+
+
+plugins.register()
+_install()

@@ -1,0 +1,5 @@
+VERSION: str
+REVISION: str
+COMMIT: str
+TORCH_VERSION: str
+TORCH_GIT: str

@@ -1,0 +1,59 @@
+"""Where PyTorch does not know the device `xla` by itself, put right once, at import.
+
+`torch.accelerator` is left alone: its list of devices is fixed in C++ and lacks XLA, so
+`torch.accelerator.is_available()` stays false. Use `torch.xla` or `torch_pjrt`.
+"""
+
+import atexit
+import contextlib
+import copy
+from typing import Any
+
+import torch
+
+from . import _C, _device_module, _load, _optim
+
+__all__ = ["install"]
+
+
+def install() -> None:
+    """Puts all of it in place; a second call changes nothing."""
+    if getattr(torch, "xla", None) is _device_module:
+        return
+    torch._register_device_module("xla", _device_module)
+    # `module.to("xla")` then keeps its Parameter objects, so optimizers made before stay right.
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    _seed_with_torch()
+    torch.Tensor.__copy__ = _copy  # type: ignore[attr-defined]
+    _load.install()
+    _optim.install()
+    atexit.register(_finish)
+
+
+def _seed_with_torch() -> None:
+    """`torch.manual_seed` and `torch.seed` end in this hook for devices from outside."""
+    before = torch.random._seed_custom_device
+
+    def _seed_custom_device(seed: int) -> None:
+        before(seed)
+        _device_module.manual_seed(seed)
+
+    torch.random._seed_custom_device = _seed_custom_device
+
+
+def _copy(self: torch.Tensor) -> Any:
+    """`copy.copy(t)` shares memory with t; through a pickle, as PyTorch does it, it would not."""
+    if self.device.type != "xla" or type(self) not in (torch.Tensor, torch.nn.Parameter):
+        return copy._reconstruct(self, None, *self.__reduce_ex__(4))  # type: ignore[attr-defined]
+    shared = self.detach()
+    if isinstance(self, torch.nn.Parameter):
+        shared = torch.nn.Parameter(shared, requires_grad=False)
+    vars(shared).update(vars(self))
+    return shared.requires_grad_(self.requires_grad)
+
+
+def _finish() -> None:
+    """Programs still in flight end before their plugin's threads do."""
+    if _C.client_exists() and not _device_module._is_in_bad_fork():
+        with contextlib.suppress(Exception):  # nobody is left to read an error
+            _C.wait()

@@ -1,0 +1,216 @@
+"""Finds PJRT plugins and tells the registry about them; none is loaded before its first use.
+
+Sources: the CPU wheels, libtpu, and the entry points `torch_pjrt.plugins`, `torch_xla.plugins` and
+`jax_plugins` of installed packages. `TORCH_PJRT_PLUGIN=NAME:/path.so` adds one; the core reads it.
+"""
+
+import importlib.metadata
+import mmap
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from . import _C
+
+__all__ = ["CPU_WHEELS", "Plugin", "find", "register"]
+
+Option = str | int | bool | float
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """One entry of the registry: what PJRT_DEVICE may name."""
+
+    name: str
+    library: str
+    source: str  # where it was found, for people
+    options: dict[str, Option] = field(default_factory=dict)  # of PJRT_Client_Create
+    compile_options: dict[str, Option] = field(default_factory=dict)
+    wants_kv: bool = False  # the distributed key-value store
+    how_to_install: str = ""
+
+
+@dataclass(frozen=True)
+class CpuWheel:
+    """A distribution that holds a CPU plugin."""
+
+    distribution: str
+    library: str
+    version: str
+    ynn: bool  # its convolution weight gradients need YNNPACK off
+
+
+CPU_WHEELS = (
+    CpuWheel("xla-cpu-pjrt", "xla_cpu_pjrt.so", "0.0.1", ynn=False),
+    CpuWheel("lammps-jax-pjrt-cpu", "pjrt_c_api_cpu_plugin.so", "0.11.2", ynn=True),
+    CpuWheel("fastatomstruct-xla-cpu", "libpjrt_cpu.so", "2026.6.23", ynn=True),
+)
+ENTRY_POINT_GROUPS = ("torch_pjrt.plugins", "torch_xla.plugins", "jax_plugins")
+
+# Eager's numbers: NaN through max and min, and bf16 rounded where PyTorch rounds.
+_NUMERICS: dict[str, Option] = {
+    "xla_cpu_enable_fast_min_max": False,
+    "xla_allow_excess_precision": False,
+}
+# YNNPACK without convolution (weight gradients would be 5 to 20 times slower).
+_YNN = ",".join(f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "REDUCE", "INDIVIDUAL_DOT"))
+
+
+def _file_of(wheel: CpuWheel) -> str | None:
+    """The wheel's library on disk, or None where the wheel is not installed."""
+    try:
+        files = importlib.metadata.distribution(wheel.distribution).files or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return next((str(f.locate()) for f in files if f.name == wheel.library), None)
+
+
+def _cpu_devices() -> int:
+    """TORCH_PJRT_CPU_DEVICES; the core complains at first use where that is no number."""
+    text = os.environ.get("TORCH_PJRT_CPU_DEVICES", "")
+    return int(text) if text.isdecimal() else 1
+
+
+def _cpu_plugin(wheel: CpuWheel, library: str) -> Plugin:
+    compile_options = dict(_NUMERICS)
+    if wheel.ynn:
+        compile_options["xla_cpu_experimental_ynn_fusion_type"] = _YNN
+    return Plugin(
+        name="CPU",
+        library=library,
+        source=f"wheel {wheel.distribution}",
+        options={"cpu_device_count": _cpu_devices()},
+        compile_options=compile_options,
+        how_to_install=f"pip install {wheel.distribution}=={wheel.version}",
+    )
+
+
+def find_cpu() -> Plugin:
+    """The CPU plugin: the one that TORCH_PJRT_CPU_PLUGIN names, else the first installed wheel.
+
+    Where there is none the entry has no library and says what to install: it fails at first use.
+    """
+    asked = os.environ.get("TORCH_PJRT_CPU_PLUGIN", "")
+    for wheel in CPU_WHEELS:
+        if asked in ("", wheel.distribution) and (library := _file_of(wheel)):
+            return _cpu_plugin(wheel, library)
+    known = ", ".join(w.distribution for w in CPU_WHEELS)
+    if asked and asked not in known.split(", "):
+        advice = f"TORCH_PJRT_CPU_PLUGIN={asked} is no known CPU plugin wheel; known are {known}"
+    else:
+        advice = f"pip install {asked or 'xla-cpu-pjrt==0.0.1'}"
+    return Plugin("CPU", "", "nowhere", how_to_install=advice)
+
+
+def find_from_variable() -> list[Plugin]:
+    """What TORCH_PJRT_PLUGIN=NAME:/path.so says. For people: the core reads it by itself."""
+    name, _, path = os.environ.get("TORCH_PJRT_PLUGIN", "").partition(":")
+    return [Plugin(name, path, "TORCH_PJRT_PLUGIN")] if name and path else []
+
+
+def find_tpu() -> list[Plugin]:
+    """libtpu: in TPU_LIBRARY_PATH, in the wheel, in the system."""
+    spec = find_spec("libtpu")
+    wheel = [Path(p, "libtpu.so") for p in (spec.submodule_search_locations or [])] if spec else []
+    places = [
+        ("TPU_LIBRARY_PATH", Path(os.environ.get("TPU_LIBRARY_PATH") or "/nonexistent")),
+        *(("wheel libtpu", p) for p in wheel),
+        ("the system", Path("/usr/lib/libtpu.so")),
+        ("the system", Path("/lib/libtpu.so")),
+    ]
+    for source, path in places:
+        if path.is_file():
+            return [Plugin("TPU", str(path), source, how_to_install="pip install libtpu")]
+    return []
+
+
+def _exports_pjrt(path: Path) -> bool:
+    """Whether a shared library names GetPjrtApi (read, not loaded)."""
+    if path.stat().st_size == 0:
+        return False
+    with path.open("rb") as f, mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data.find(b"GetPjrtApi") >= 0
+
+
+def _from_jax(entry: importlib.metadata.EntryPoint) -> Plugin | None:
+    """A JAX plugin wheel: its module wants jax, so only its library is taken."""
+    parent, _, leaf = entry.value.partition(":")[0].rpartition(".")
+    spec = find_spec(parent) if parent else find_spec(leaf)
+    folders = list(spec.submodule_search_locations or []) if spec else []
+    for folder in folders:
+        for library in sorted(Path(folder, leaf if parent else "").glob("*.so")):
+            if _exports_pjrt(library):
+                return Plugin(_device_name(entry.name), str(library), f"jax_plugins: {entry.name}")
+    return None
+
+
+def _device_name(entry_name: str) -> str:
+    """What PJRT_DEVICE calls a JAX plugin: xla_cuda13 -> CUDA."""
+    return re.sub(r"\d+$", "", entry_name.removeprefix("xla_")).upper()
+
+
+def _from_class(entry: importlib.metadata.EntryPoint) -> Plugin:
+    """A class with library_path(), client_create_options(), requires_xla_coordinator()."""
+    made = entry.load()()
+
+    def answer(method: str, otherwise: object) -> object:
+        ask: Callable[[], object] | None = getattr(made, method, None)
+        return ask() if ask else otherwise
+
+    options = answer("client_create_options", None) or {}
+    compile_options = answer("compile_options", None) or {}
+    if not isinstance(options, dict) or not isinstance(compile_options, dict):
+        raise TypeError(f"plugin {entry.name}: its options must be dicts")
+    return Plugin(
+        name=entry.name.upper(),
+        library=str(answer("library_path", "")),
+        source=f"{entry.group}: {entry.name}",
+        options=options,
+        compile_options=compile_options,
+        wants_kv=bool(answer("requires_xla_coordinator", False)),
+        how_to_install=str(answer("how_to_install", "")),
+    )
+
+
+def find_entry_points(problems: list[str] | None = None) -> list[Plugin]:
+    """Plugins of installed packages; one that fails is left out, with a line in `problems`."""
+    found: list[Plugin] = []
+    for group in ENTRY_POINT_GROUPS:
+        for entry in importlib.metadata.entry_points(group=group):
+            try:
+                plugin = _from_jax(entry) if group == "jax_plugins" else _from_class(entry)
+            except Exception as error:  # a stranger's package must not break ours
+                if problems is not None:
+                    problems.append(f"{group}: {entry.name}: {type(error).__name__}: {error}")
+                continue
+            if plugin:
+                found.append(plugin)
+    return found
+
+
+def find(problems: list[str] | None = None) -> list[Plugin]:
+    """Every plugin there is, the first of a name winning: CPU, TPU, entry points."""
+    unique: dict[str, Plugin] = {}
+    for p in [find_cpu(), *find_tpu(), *find_entry_points(problems)]:
+        unique.setdefault(p.name, p)
+    return list(unique.values())
+
+
+def register(found: Iterable[Plugin] | None = None) -> None:
+    """Tells the registry. By default: only as far as PJRT_DEVICE asks, since looking takes time."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # plugins log each option they take
+    if found is None:
+        found = find() if _wants_all() else [find_cpu()]
+    for p in found:
+        _C.register_plugin(
+            p.name, p.library, p.options, p.compile_options, p.wants_kv, p.how_to_install
+        )
+
+
+def _wants_all() -> bool:
+    """CPU and the plugin of TORCH_PJRT_PLUGIN need no search through installed packages."""
+    named = [p.name for p in find_from_variable()]
+    return os.environ.get("PJRT_DEVICE", "") not in ("", "CPU", *named)
