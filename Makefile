@@ -46,7 +46,7 @@ build: build/dev/build.ninja
 .PHONY: asan tsan
 asan tsan: %: build/%/build.ninja
 	@$(BIN)/ninja -C build/$* -j $(JOBS) --quiet
-	$(BIN)/python tools/run_core_tests.py build/$*
+	$(BIN)/ctest --test-dir build/$* --output-on-failure
 
 # ---- checks and tests -----------------------------------------------------------------------
 .PHONY: check test pytest demo bench format clean

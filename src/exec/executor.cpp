@@ -1,8 +1,11 @@
 #include "exec/executor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <numeric>
 #include <thread>
+#include <tuple>
 
 #include "base/error.h"
 #include "base/flags.h"
@@ -76,16 +79,36 @@ Executor::Executor(std::string torch_revision, std::string revision)
       revision_(std::move(revision)),
       cache_(static_cast<size_t>(flag_int(Flag::kCompilationCacheSize))) {}
 
+namespace {
+
+// Places of `roots` in the order in which they enter the program: by hash, ties in the caller's order (that of
+// creation). Creation order alone would not do: optimizer state is created after the first step's gradients and
+// before the second's, and the two steps have to be one program.
+std::vector<size_t> canonical_order(const std::vector<Value>& roots) {
+  std::vector<std::pair<Hash128, uint32_t>> keys;
+  keys.reserve(roots.size());
+  for (const Value& r : roots) keys.emplace_back(r.node->hash(), r.index);
+  std::vector<size_t> order(roots.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    const auto &[x, i] = keys[a];
+    const auto &[y, k] = keys[b];
+    return std::tie(x.hi, x.lo, i) < std::tie(y.hi, y.lo, k);
+  });
+  return order;
+}
+
+}  // namespace
+
 // The caller holds graph_lock().
 Executor::Planned Executor::plan(SyncRequest& request) {
   Planned p;
   std::vector<Value> roots;
   std::unordered_map<const ir::Node*, std::vector<int>> place;  // per output index
-  for (const Value& r : request.roots) {
-    if (is_leaf(r)) {
-      p.output_of.push_back(-1);
-      continue;
-    }
+  p.output_of.assign(request.roots.size(), -1);
+  for (size_t i : canonical_order(request.roots)) {
+    const Value& r = request.roots[i];
+    if (is_leaf(r)) continue;
     std::vector<int>& of_node = place[r.node.get()];
     if (of_node.size() <= r.index) of_node.resize(r.index + 1, -1);
     int& at = of_node[r.index];
@@ -93,7 +116,7 @@ Executor::Planned Executor::plan(SyncRequest& request) {
       at = static_cast<int>(roots.size());
       roots.push_back(r);
     }
-    p.output_of.push_back(at);
+    p.output_of[i] = at;
   }
   p.graph = ir::build_graph(std::move(roots), request.uploaded);
   if (flag_int(Flag::kVerify) >= 2) ir::verify(p.graph);

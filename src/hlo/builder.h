@@ -66,6 +66,11 @@ class Builder {
  public:
   Builder() = default;
 
+  // What the program is for, where a lowering can choose between forms of one meaning (grouped convolutions).
+  enum class Target : unsigned char { kCpu, kAccelerator };
+  void set_target(Target t) { target_ = t; }
+  Target target() const { return target_; }
+
   // --- any op ---------------------------------------------------------------------------------------------
   // `attrs` is what stands between the braces, e.g. "dimension = 0 : i64"; empty: no braces.
   V op(std::string_view name, std::span<const V> in, Type out, std::string_view attrs = {});
@@ -175,6 +180,7 @@ class Builder {
   int next_id_ = 0;
   int statements_ = 0;
   int depth_ = 0;
+  Target target_ = Target::kCpu;
 };
 
 // "array<i64: 1, 2>", as MLIR writes it (also for an empty list).

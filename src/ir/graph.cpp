@@ -71,7 +71,7 @@ class Walk {
     sign(n->role() == Role::kNumber ? n->kind().hash.lo : data_kind().hash.lo);
     sign(uint64_t{static_cast<uint8_t>(use.feed)} << 32 | use.index);
     sign(n->types()[0].hash().lo);
-    sign(static_cast<uint64_t>(n->role() == Role::kData ? Scalar::Kind::kBool : n->scalar().kind));
+    sign(static_cast<uint64_t>(use.feed == Feed::kBuffer ? Scalar::Kind::kBool : n->scalar().kind));
     if (n->sharding()) sign(hash_text(*n->sharding()).lo);
   }
 

@@ -268,14 +268,7 @@ void type_hardtanh(const Args& a, std::vector<Type>& out) {
   out.push_back(t);
 }
 
-// Ops whose dtype check sits in eager's CPU kernel, named in its message.
-template <Text arg, Text kernel, int count = 1>
-void type_floating(const Args& a, std::vector<Type>& out) {
-  Type t = a.type(arg.text);
-  if (!ir::is_float(t.dtype()))
-    fail(Code::kNotImplemented, not_implemented_for(kernel.text, t.dtype()));
-  out.assign(count, t);
-}
+void type_log_sigmoid(const Args& a, std::vector<Type>& out) { out.assign(2, a.type("self")); }
 
 template <int count>
 void type_prelu(const Args& a, std::vector<Type>& out) {
@@ -295,8 +288,7 @@ const Row kRows[] = {
     {"aten::tanh_backward", nullptr, with_args<tanh_backward, "grad_output", "output">},
     {"aten::softplus", nullptr, softplus_rule},
     {"aten::softplus_backward", nullptr, softplus_backward},
-    {"aten::log_sigmoid_forward", type_floating<"self", "log_sigmoid_cpu", 2>, log_sigmoid_forward,
-     Layout::kLikeFirst},
+    {"aten::log_sigmoid_forward", type_log_sigmoid, log_sigmoid_forward, Layout::kLikeFirst},
     {"aten::log_sigmoid_backward", type_of<"grad_output">, log_sigmoid_backward,
      Layout::kLikeFirst},
     {"aten::logit_backward", nullptr, logit_backward},
@@ -318,8 +310,7 @@ const Row kRows[] = {
      with_args<hardtanh_backward, "grad_output", "self", "min_val", "max_val">, Layout::kLikeFirst},
     {"aten::hardsigmoid", nullptr, unary<hardsigmoid>},
     {"aten::hardsigmoid_backward", nullptr, with_args<hardsigmoid_backward, "grad_output", "self">},
-    {"aten::hardswish", type_floating<"self", "hardswish_cpu">, unary<hardswish>,
-     Layout::kLikeFirst},
+    {"aten::hardswish", type_same, unary<hardswish>, Layout::kLikeFirst},
     {"aten::hardswish_backward", type_of<"grad_output">,
      with_args<hardswish_backward, "grad_output", "self">, Layout::kLikeFirst},
     {"aten::hardshrink", nullptr, hardshrink},

@@ -200,22 +200,47 @@ IntList Args::dims(std::string_view name, int rank) const {
   return v;
 }
 
+// Operand dtypes by category, as they come.
+class Promotion {
+ public:
+  void add(Type t, bool python_number) {
+    MaybeDType& slot = python_number ? number_ : t.rank() > 0 ? dimensioned_ : zero_dim_;
+    slot = merge(slot, python_number ? number_dtype(t.dtype()) : t.dtype());
+  }
+  MaybeDType result() const { return combine(dimensioned_, combine(zero_dim_, number_)); }
+
+ private:
+  MaybeDType dimensioned_, zero_dim_, number_;
+};
+
+bool Args::is_python_number(size_t operand) const {
+  return !values_.empty() && &values_[operand].node->kind() == &ir::number_kind(true);
+}
+
 DType Args::common_dtype(std::initializer_list<std::string_view> names) const {
-  MaybeDType dimensioned, zero_dim, number;
+  Promotion p;
   for (std::string_view name : names) {
     int i = operand(name);
-    if (i < 0) continue;
-    Type t = types_[static_cast<size_t>(i)];
-    if (!values_.empty() && &values_[static_cast<size_t>(i)].node->kind() == &ir::number_kind(true))
-      number = merge(number, number_dtype(t.dtype()));
-    else if (t.rank() > 0)
-      dimensioned = merge(dimensioned, t.dtype());
-    else
-      zero_dim = merge(zero_dim, t.dtype());
+    if (i >= 0) p.add(types_[static_cast<size_t>(i)], is_python_number(static_cast<size_t>(i)));
   }
-  MaybeDType all = combine(dimensioned, combine(zero_dim, number));
-  if (!all) missing(*names.begin(), "an operand");
-  return *all;
+  if (!p.result()) missing(*names.begin(), "an operand");
+  return *p.result();
+}
+
+// A number promotes where it stands for a tensor (self, other); elsewhere it is a parameter (lambd,
+// value).
+DType Args::common_dtype() const {
+  static const ir::Symbol kSelf = ir::symbol("self"), kOther = ir::symbol("other"),
+                          kMask = ir::symbol("mask"), kCondition = ir::symbol("condition");
+  Promotion p;
+  for (Attr a : attrs_) {
+    if (a.kind != AttrKind::kOperand || a.name == kMask || a.name == kCondition) continue;
+    auto i = static_cast<size_t>(a.integer());
+    bool number = is_python_number(i);
+    if (!number || a.name == kSelf || a.name == kOther) p.add(types_[i], number);
+  }
+  check(p.result().has_value(), "an op whose dtype matters has an operand");
+  return *p.result();
 }
 
 // --- Lowering ------------------------------------------------------------------------------------

@@ -11,8 +11,10 @@
 namespace tp::ops {
 namespace {
 
-// Above this many kernel positions a depthwise convolution is left to the compiler.
+// CPU compilers' grouped loops are slow (measured: 2-300 times), so for CPUs a depthwise convolution of up to this
+// many kernel positions becomes multiply-adds, and one of few groups a convolution a group.
 constexpr int64_t kDepthwiseTaps = 64;
+constexpr int64_t kSplitGroups = 8;
 
 struct Window {
   IntList stride, low, high, lhs_dilation, rhs_dilation;
@@ -91,12 +93,21 @@ V repeat_channels(Builder& b, V x, int64_t times) {
   return times == 1 ? x : apply_taps(b, x, 1, taps);
 }
 
-bool depthwise(V x, V kernel, int64_t groups) {
-  return groups > 1 && groups == x.dim(1) && kernel.dim(1) == 1 &&
-         volume(spatial(kernel.dims())) <= kDepthwiseTaps;
+bool for_cpu(const Builder& b) { return b.target() == Builder::Target::kCpu; }
+
+// Of `kernel` dims [O, C/groups, k...] over x.
+bool unrolls(const Builder& b, V x, Ints kernel, int64_t groups) {
+  return for_cpu(b) && groups > 1 && groups == x.dim(1) && kernel[1] == 1 &&
+         volume(spatial(kernel)) <= kDepthwiseTaps;
 }
 
-// One multiply-add a kernel position: compilers' own depthwise loops are far slower on CPUs.
+// The g-th of `groups` equal parts of a dim.
+V group_of(Builder& b, V v, int64_t dim, int64_t groups, int64_t g) {
+  int64_t each = v.dim(static_cast<size_t>(dim)) / groups;
+  return b.slice_dim(v, dim, g * each, (g + 1) * each);
+}
+
+// One multiply-add a kernel position.
 V correlate_depthwise(Builder& b, V x, V kernel, const Window& w) {
   Ints sizes = spatial(kernel.dims());
   IntList out = slid(w, spatial(x.dims()), sizes);
@@ -119,7 +130,15 @@ V correlate(Builder& b, V x, V kernel, const Window& w) {
   IntList dims = joined({x.dim(0), kernel.dim(0)}, slid(w, spatial(x.dims()), spatial(kernel.dims())));
   Type out = x.type.with(dims);
   if (x.type.numel() == 0 || kernel.type.numel() == 0 || out.numel() == 0) return b.zeros(out);
-  if (depthwise(x, kernel, w.groups)) return correlate_depthwise(b, x, kernel, w);
+  if (unrolls(b, x, kernel.dims(), w.groups)) return correlate_depthwise(b, x, kernel, w);
+  if (for_cpu(b) && w.groups > 1 && w.groups <= kSplitGroups) {
+    Window one = w;
+    one.groups = 1;
+    std::vector<V> parts;
+    for (int64_t g = 0; g < w.groups; ++g)
+      parts.push_back(correlate(b, group_of(b, x, 1, w.groups, g), group_of(b, kernel, 0, w.groups, g), one));
+    return b.concat(parts, 1);
+  }
   IntList order = range(0, x.rank());
   return b.conv(x, kernel, out, {.stride = w.stride, .pad_low = w.low, .pad_high = w.high,
                                  .lhs_dilation = w.lhs_dilation, .rhs_dilation = w.rhs_dilation,
@@ -172,26 +191,44 @@ V weight_gradient_depthwise(Builder& b, V x, V grad, const Window& w, Type out) 
   return b.reshape(b.concat(columns, 1), out.dims());
 }
 
-// Channels take the batch's place and the gradient the kernel's.
-V weight_gradient(Builder& b, V x, V grad, const ConvArgs& c, Type out) {
-  if (x.type.numel() == 0 || grad.type.numel() == 0 || out.numel() == 0) return b.zeros(out);
-  IntList high;
-  for (size_t i = 0; i < c.spatial(); ++i)
-    high.push_back((out.dim(i + 2) - 1) * c.dilation[i] + (grad.dim(i + 2) - 1) * c.stride[i] + 1 -
-                   x.dim(i + 2) - c.padding[i]);
-  bool small = volume(spatial(out.dims())) <= kDepthwiseTaps;
-  if (c.groups > 1 && c.groups == x.dim(1) && small)
-    return weight_gradient_depthwise(
-        b, x, grad, {c.stride, c.padding, high, ones(c.spatial()), c.dilation, c.groups}, out);
-  IntList swapped = range(0, x.rank());
+// Channels take the batch's place and the gradient the kernel's. Many groups on a CPU: the groups go to the
+// features ([N, C, s] as [C/g, g*N, s]), because compilers expand groups of a batch to a dense convolution.
+V weight_gradient_conv(Builder& b, V x, V grad, const Window& w, Type out) {
+  IntList order = range(0, x.rank()), swapped = order, lhs;
   std::swap(swapped[0], swapped[1]);
-  return b.conv(x, grad, out, {.stride = c.dilation, .pad_low = c.padding, .pad_high = high,
-                               .lhs_dilation = ones(c.spatial()), .rhs_dilation = c.stride,
-                               .lhs = swapped, .rhs = swapped, .out = swapped, .feature_groups = 1,
-                               .batch_groups = c.groups, .reversal = {}});
+  lhs = swapped;
+  bool features = w.groups > 1 && for_cpu(b);
+  if (features) {
+    int64_t n = x.dim(0), in = x.dim(1) / w.groups;
+    V split = b.reshape(x, joined({n, w.groups, in}, spatial(x.dims())));
+    IntList perm = range(0, split.rank());
+    std::swap(perm[0], perm[2]);
+    x = b.reshape(b.transpose(split, perm), joined({in, w.groups * n}, spatial(x.dims())));
+    lhs = order;
+  }
+  return b.conv(x, grad, out, {.stride = w.rhs_dilation, .pad_low = w.low, .pad_high = w.high,
+                               .lhs_dilation = w.lhs_dilation, .rhs_dilation = w.stride,
+                               .lhs = lhs, .rhs = swapped, .out = swapped,
+                               .feature_groups = features ? w.groups : 1,
+                               .batch_groups = features ? 1 : w.groups, .reversal = {}});
 }
 
-// --- rows --------------------------------------------------------------------------------------------------
+V weight_gradient(Builder& b, V x, V grad, const ConvArgs& c, Type out) {
+  if (x.type.numel() == 0 || grad.type.numel() == 0 || out.numel() == 0) return b.zeros(out);
+  Window w{c.stride, c.padding, {}, ones(c.spatial()), c.dilation, c.groups};
+  for (size_t i = 0; i < c.spatial(); ++i)
+    w.high.push_back((out.dim(i + 2) - 1) * c.dilation[i] + (grad.dim(i + 2) - 1) * c.stride[i] + 1 -
+                     x.dim(i + 2) - c.padding[i]);
+  if (unrolls(b, x, out.dims(), c.groups)) return weight_gradient_depthwise(b, x, grad, w, out);
+  if (!for_cpu(b) || c.groups == 1 || c.groups > kSplitGroups) return weight_gradient_conv(b, x, grad, w, out);
+  Type part = out.with(with_dim(out.dims(), 0, out.dim(0) / c.groups));
+  w.groups = 1;
+  std::vector<V> parts;
+  for (int64_t g = 0; g < c.groups; ++g)
+    parts.push_back(weight_gradient_conv(b, group_of(b, x, 1, c.groups, g), group_of(b, grad, 1, c.groups, g),
+                                         w, part));
+  return b.concat(parts, 0);
+}
 
 V computed(Lowering& l, std::string_view name) {
   V v = l.in(name);

@@ -100,8 +100,7 @@ void linspace_type(const Args& a, std::vector<Type>& out) {
   out.push_back(ir::make_type(t, IntList{steps}));
 }
 
-// The points in the type they are computed in: from the start up to the middle, from the end after
-// it.
+// The points, in the type they are computed in: counted from the nearer end.
 V points(Lowering& l) {
   Builder& b = l.builder();
   DType t = l.out().dtype();

@@ -82,10 +82,17 @@ V divide_floor(Builder& b, V x, V y) {
   return b.select(fix, b.sub(q, b.ones(q.type)), q);
 }
 
+// In the result's own dtype: eager rounds the quotient of halves before it drops the fraction.
+template <auto formula>
+void whole_quotient(Lowering& l, std::vector<V>& out) {
+  V x = l.number("self", l.out()), y = l.number("other", l.out());
+  out.push_back(formula(l.builder(), x, y));
+}
+
 void div_mode(Lowering& l, std::vector<V>& out) {
   std::string_view mode = l.text_or("rounding_mode", "");
-  if (mode == "floor") return binary<divide_floor>(l, out);
-  if (mode == "trunc") return binary<divide_trunc>(l, out);
+  if (mode == "floor") return whole_quotient<divide_floor>(l, out);
+  if (mode == "trunc") return whole_quotient<divide_trunc>(l, out);
   binary<divide>(l, out);
 }
 
@@ -279,8 +286,6 @@ V log_add_exp2(Builder& b, V x, V y) {
   return b.select(same_infinity, x, b.add(b.max(x, y), tail));
 }
 
-V zeta(Builder& b, V x, V q) { return b.binary("chlo.zeta", x, q); }
-
 // The neighbour in the result's own dtype: nothing may be widened.
 void next_after(Lowering& l, std::vector<V>& out) {
   V x = l.number("self", l.out()), y = l.number("other", l.out());
@@ -334,7 +339,7 @@ const Row kRows[] = {
     {"aten::mul.Tensor", nullptr, binary<multiply>},
     {"aten::div.Tensor", nullptr, binary<divide>},
     {"aten::div.Tensor_mode", nullptr, div_mode},
-    {"aten::floor_divide", type_binary, binary<divide_floor>, Layout::kLikeFirst},
+    {"aten::floor_divide", type_binary, whole_quotient<divide_floor>, Layout::kLikeFirst},
     {"aten::remainder.Tensor", nullptr, binary<remainder>},
     {"aten::remainder.Scalar_Tensor", type_binary, binary<remainder>},
     {"aten::fmod.Tensor", nullptr, binary<fmod>},
@@ -377,7 +382,7 @@ const Row kRows[] = {
     {"aten::special_xlog1py", nullptr, binary<x_times_log<call<"stablehlo.log_plus_one">>>},
     {"aten::logaddexp", nullptr, binary<log_add_exp>},
     {"aten::logaddexp2", nullptr, binary<log_add_exp2>},
-    {"aten::special_zeta", nullptr, binary<zeta>},
+    {"aten::special_zeta", nullptr, binary<hurwitz_zeta>},
     {"aten::complex", type_complex<"real", "imag">, complex, Layout::kLikeFirst},
     {"aten::polar", type_complex<"abs", "angle">, polar, Layout::kLikeFirst},
 };

@@ -162,16 +162,25 @@ void logit(Lowering& l, std::vector<V>& out) {
   put(l, out, b.log(b.div(x, b.sub(b.ones(x.type), x))));
 }
 
+// psi'(x), below 1/2 by reflection.
+V trigamma(Builder& b, V x) {
+  V low = b.compare(x, 0.5, Cmp::kLt);
+  V up = b.select(low, b.sub(b.ones(x.type), x), x);
+  V y = b.binary("chlo.polygamma", b.ones(x.type), up);
+  y = b.select(b.compare(x, kInf, Cmp::kEq), b.zeros(x.type), y);
+  V s = b.unary("stablehlo.sine", b.mul(b.sub(x, b.floor(x)), kPi));
+  V mirror = b.sub(b.constant(kPi * kPi, x.type), b.mul(b.mul(s, s), y));
+  return b.select(low, b.div(mirror, b.mul(s, s)), y);
+}
+
 void polygamma(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V x = l.number("self", compute_type(l));
   int64_t n = l.i("n");
   if (n == 0) return put(l, out, digamma(b, x));
-  V y = b.binary("chlo.polygamma", b.constant_int(n, x.type), x);
-  V pole = b.and_(b.compare(x, 0, Cmp::kLe), b.compare(b.floor(x), x, Cmp::kEq));
-  y = b.select(pole, b.constant(n % 2 ? kInf : -kInf, x.type), y);
-  if (n == 1) y = b.select(b.compare(x, kInf, Cmp::kEq), b.zeros(x.type), y);
-  put(l, out, y);
+  if (n == 1) return put(l, out, trigamma(b, x));
+  double factor = std::tgamma(static_cast<double>(n) + 1) * (n % 2 ? 1 : -1);
+  put(l, out, b.mul(hurwitz_zeta(b, b.constant_int(n + 1, x.type), x), factor));
 }
 
 void frexp(Lowering& l, std::vector<V>& out) {
@@ -233,7 +242,6 @@ const Row kRows[] = {
     {"aten::isposinf", nullptr, predicate<posinf_of>},
     {"aten::isneginf", nullptr, predicate<neginf_of>},
     {"aten::isinf", type_pred, predicate<each_part<inf_of>>, Layout::kLikeFirst},
-    {"aten::conj_physical", type_same, predicate<conj>, Layout::kLikeFirst},
     {"aten::_conj_physical", type_same, predicate<conj>, Layout::kLikeFirst},
     {"aten::angle", type_angle, lower_angle, Layout::kLikeFirst},
     {"aten::nan_to_num", type_same, nan_to_num, Layout::kLikeFirst},

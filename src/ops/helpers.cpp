@@ -1,5 +1,8 @@
 #include "ops/helpers.h"
 
+#include <limits>
+#include <numeric>
+
 #include "base/error.h"
 #include "base/text.h"
 
@@ -51,6 +54,41 @@ V imag_part(Builder& b, V x) {
 V make_complex(Builder& b, V re, V im) {
   DType d = re.dtype() == DType::kF64 ? DType::kC128 : DType::kC64;
   return b.op("stablehlo.complex", {re, im}, re.type.with(d));
+}
+
+V any_of(Builder& b, V x) {
+  IntList all(x.dims().size());
+  std::iota(all.begin(), all.end(), 0);
+  return b.reduce(b.convert(x, DType::kPred), all, Builder::Red::kOr);
+}
+
+// chlo.zeta wants q > 0: smaller ones are walked up, term by term. Far below, where eager loops for
+// minutes, the walk gives up.
+V hurwitz_zeta(Builder& b, V x, V q) {
+  auto below = [](Builder& r, V v) {
+    return r.and_(r.compare(v, 0, Cmp::kLe), r.compare(v, -1e5, Cmp::kGt));
+  };
+  auto more = [&](Builder& r, std::span<const V> v) -> std::vector<V> {
+    return {any_of(r, below(r, v[1]))};
+  };
+  auto step = [&](Builder& r, std::span<const V> v) -> std::vector<V> {
+    V here = below(r, v[1]), one = r.ones(v[1].type);
+    V term = r.binary("stablehlo.power", r.select(here, v[1], one), r.neg(v[2]));
+    return {r.select(here, r.add(v[0], term), v[0]), r.select(here, r.add(v[1], one), v[1]), v[2]};
+  };
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  V whole_q = b.compare(b.floor(q), q, Cmp::kEq), low_q = b.compare(q, 0, Cmp::kLe);
+  V pole = b.and_(low_q, whole_q);
+  std::array<V, 3> init{b.zeros(x.type), b.select(pole, b.ones(q.type), q), x};
+  std::vector<V> sum = b.while_loop(init, more, step);
+  V z = b.add(sum[0], b.binary("chlo.zeta", x, sum[1]));
+  V whole_x = b.compare(b.floor(x), x, Cmp::kEq);
+  V nan = b.constant(std::numeric_limits<double>::quiet_NaN(), x.type),
+    inf = b.constant(kInf, x.type);
+  z = b.select(b.and_(low_q, b.not_(whole_x)), nan, z);
+  z = b.select(pole, inf, z);
+  z = b.select(b.compare(x, 1, Cmp::kLt), nan, z);
+  return b.select(b.compare(x, 1, Cmp::kEq), inf, z);
 }
 
 // --- type rules ----------------------------------------------------------------------------------

@@ -77,6 +77,8 @@ V softplus(Builder& b, V x);   // log(1 + exp(x)) without overflow
 V real_part(Builder& b, V x);  // x itself where it is real
 V imag_part(Builder& b, V x);
 V make_complex(Builder& b, V re, V im);
+V hurwitz_zeta(Builder& b, V x, V q);  // sum of (q + k)^-x, also for q < 0
+V any_of(Builder& b, V x);             // pred, 0-d: is any element true
 
 // --- type rules ----------------------------------------------------------------------------------
 

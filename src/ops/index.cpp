@@ -84,36 +84,40 @@ void nonzero_static_lower(Lowering& l, std::vector<V>& out) {
   out.push_back(scatter_list(b, result, row, update, 0, Combine::kSet));
 }
 
+// A write into a copy of self, whose strides it keeps.
+constexpr Row writes(const char* name, TypeRule type, LowerRule lower, const char* also = "") {
+  return {.name = name, .type = type, .lower = lower, .layout = Layout::kLikeFirst, .also = also};
+}
+constexpr Row reads(const char* name, TypeRule type, LowerRule lower) {
+  return {.name = name, .type = type, .lower = lower};
+}
+
 }  // namespace
 
 Family index() {
   static const Row kRows[] = {
-      {.name = "aten::index_select", .type = index_select_type, .lower = index_select_lower},
-      {.name = "aten::gather", .lower = gather_lower},
-      {.name = "aten::take", .type = take_type, .lower = take_lower},
-      {.name = "aten::nonzero_static", .type = nonzero_static_type, .lower = nonzero_static_lower},
-      {.name = "aten::index.Tensor", .lower = index_tensor_lower},
-      {.name = "aten::_index_put_impl",
-       .type = index_put_type,
-       .lower = index_put_lower,
-       .also = "aten::_index_put_impl_"},
-      {.name = "aten::index_put", .type = index_put_type, .lower = index_put_lower},
-      {.name = "aten::scatter.src", .lower = scatter_src_lower},
-      {.name = "aten::scatter.value", .lower = scatter_value_lower},
-      {.name = "aten::scatter.reduce", .lower = scatter_reduce_lower},
-      {.name = "aten::scatter.value_reduce", .lower = scatter_value_reduce_lower},
-      {.name = "aten::scatter_add", .lower = scatter_add_lower},
-      {.name = "aten::scatter_reduce.two", .lower = scatter_reduce_two_lower},
-      {.name = "aten::index_add", .lower = index_add_lower},
-      {.name = "aten::index_copy", .lower = index_copy_lower},
-      {.name = "aten::index_reduce", .lower = index_reduce_lower},
-      {.name = "aten::index_fill.int_Scalar", .type = index_fill_type, .lower = index_fill_lower},
-      {.name = "aten::index_fill.int_Tensor", .type = index_fill_type, .lower = index_fill_lower},
-      {.name = "aten::put", .type = put_type, .lower = put_lower},
-      {.name = "aten::masked_scatter", .type = masked_scatter_type, .lower = masked_scatter_lower},
-      {.name = "aten::masked_scatter_backward",
-       .type = masked_scatter_backward_type,
-       .lower = masked_scatter_backward_lower},
+      reads("aten::index_select", index_select_type, index_select_lower),
+      reads("aten::gather", nullptr, gather_lower),
+      reads("aten::take", take_type, take_lower),
+      reads("aten::nonzero_static", nonzero_static_type, nonzero_static_lower),
+      reads("aten::index.Tensor", nullptr, index_tensor_lower),
+      writes("aten::_index_put_impl", index_put_type, index_put_lower, "aten::_index_put_impl_"),
+      writes("aten::index_put", index_put_type, index_put_lower),
+      writes("aten::scatter.src", nullptr, scatter_src_lower),
+      writes("aten::scatter.value", nullptr, scatter_value_lower),
+      writes("aten::scatter.reduce", nullptr, scatter_reduce_lower),
+      writes("aten::scatter.value_reduce", nullptr, scatter_value_reduce_lower),
+      writes("aten::scatter_add", nullptr, scatter_add_lower),
+      writes("aten::scatter_reduce.two", nullptr, scatter_reduce_two_lower),
+      writes("aten::index_add", nullptr, index_add_lower),
+      writes("aten::index_copy", nullptr, index_copy_lower),
+      writes("aten::index_reduce", nullptr, index_reduce_lower),
+      writes("aten::index_fill.int_Scalar", index_fill_type, index_fill_lower),
+      writes("aten::index_fill.int_Tensor", index_fill_type, index_fill_lower),
+      writes("aten::put", put_type, put_lower),
+      reads("aten::masked_scatter", masked_scatter_type, masked_scatter_lower),
+      reads("aten::masked_scatter_backward", masked_scatter_backward_type,
+            masked_scatter_backward_lower),
   };
   return kRows;
 }

@@ -105,22 +105,52 @@ IntList window_dims(const Indexing& x) {
        "use torch.where or masked_fill, or count on the host first");
 }
 
-// x[mask] = one value: needs no count of the mask's elements.
-V masked_fill_put(Lowering& l, V self, const std::vector<V>& indices, V value) {
-  Builder& b = l.builder();
-  int64_t at = -1;
+// Where the one mask of `indices` stands; any second index makes the shape depend on data.
+size_t mask_place(const std::vector<Type>& indices) {
+  size_t at = indices.size();
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!indices[d]) continue;
-    if (at >= 0) mask_unsupported("index_put_");
-    at = static_cast<int64_t>(d);
+    if (at != indices.size()) mask_unsupported("index_put_");
+    at = d;
   }
-  V mask = b.convert(indices[static_cast<size_t>(at)], DType::kPred);
-  if (value.type.numel() != 1) mask_unsupported("index_put_");
-  IntList map;
-  for (int64_t d = 0; d < mask.rank(); ++d) map.push_back(at + d);
-  V wide = b.broadcast(mask, self.type.with(DType::kPred), map);
-  value = b.broadcast_to(b.reshape(value, IntList{}), self.dims());
-  return b.select(wide, l.b_or("accumulate", false) ? b.add(self, value) : value, self);
+  return at;
+}
+
+void check_mask(Type self, const std::vector<Type>& indices) {
+  size_t at = mask_place(indices);
+  Type mask = indices[at];
+  for (size_t i = 0; i < mask.dims().size(); ++i) {
+    if (at + i < self.dims().size() && mask.dim(i) == self.dim(at + i)) continue;
+    fail(Code::kIndex, cat("The shape of the mask ", size_text(mask.dims()), " at index ", i,
+                           " does not match the shape of the indexed tensor ",
+                           size_text(self.dims()), " at index ", at + i));
+  }
+}
+
+// x[mask] = values, without counting the mask: each true place takes the next of the values' rows,
+// or the same one where the values have a single row.
+V masked_put(Lowering& l, V self, const std::vector<V>& indices, V values) {
+  Builder& b = l.builder();
+  size_t at = mask_place(types_of(indices));
+  V mask = b.convert(indices[at], DType::kPred);
+  auto place = static_cast<int64_t>(at), covered = int64_t{mask.rank()};
+  IntList rows(self.dims().begin(), self.dims().begin() + place), map;
+  rows.push_back(1);
+  rows.insert(rows.end(), self.dims().begin() + place + covered, self.dims().end());
+  int64_t behind = static_cast<int64_t>(rows.size()) - place - 1, row = values.rank() - 1 - behind;
+  if (row >= 0) rows[at] = values.dim(static_cast<size_t>(row));
+  V packed = b.broadcast_to(values, rows), wide;
+  if (rows[at] == 1) {
+    IntList ones = rows;
+    ones.erase(ones.begin() + place);
+    ones.insert(ones.begin() + place, static_cast<size_t>(covered), 1);
+    wide = b.broadcast_to(b.reshape(packed, ones), self.dims());
+  } else {
+    wide = b.reshape(take_along_list(b, packed, mask_ranks(b, mask), place), self.dims());
+  }
+  for (int64_t d = 0; d < covered; ++d) map.push_back(place + d);
+  V chosen = b.broadcast(mask, self.type.with(DType::kPred), map);
+  return b.select(chosen, l.b_or("accumulate", false) ? b.add(self, wide) : wide, self);
 }
 
 }  // namespace
@@ -151,6 +181,7 @@ void index_put_type(const Args& a, std::vector<Type>& out) {
                              eager_name(values.dtype()).scalar, " for the source."));
   Indexing x = indexing_of(self, a.types("indices"));
   IntList have = dims_of(values);
+  if (x.mask) check_mask(self, a.types("indices"));
   if (!x.mask) {
     // Leading ones of the values are dropped, as eager's expand of the indexing result does.
     while (have.size() > x.shape.size() && have[0] == 1) have.erase(have.begin());
@@ -165,14 +196,16 @@ void index_put_type(const Args& a, std::vector<Type>& out) {
   out.push_back(self);
 }
 
-// Of equal indices the last one stays, as in eager's loop on the CPU (a GPU leaves that open in
-// both).
+// Of equal indices the last one stays, as in eager's loop on the CPU (GPUs leave that open).
 void index_put_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V self = l.in("self"), values = l.in("values");
   std::vector<V> indices = l.list("indices");
   Indexing x = indexing_of(self.type, types_of(indices));
-  if (x.mask) return out.push_back(masked_fill_put(l, self, indices, values));
+  if (x.mask) {
+    bool empty = self.type.numel() == 0 || values.type.numel() == 0;
+    return out.push_back(empty ? self : masked_put(l, self, indices, values));
+  }
   while (values.rank() > static_cast<int>(x.shape.size()))
     values = b.reshape(values, values.dims().subspan(1));
   values = b.broadcast_to(values, x.shape);

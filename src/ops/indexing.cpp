@@ -203,6 +203,10 @@ V running(Builder& b, V v, int64_t dim, const ScanStep& step) {
   return v;
 }
 
+V mask_ranks(Builder& b, V mask) {
+  return b.sub(running_sum(b, b.convert(as_1d(b, mask), DType::kS64), 0), 1);
+}
+
 Sorted sort_along(Builder& b, V v, int64_t dim, bool descending) {
   DType t = v.dtype() == DType::kPred ? DType::kU8 : v.dtype();
   int64_t n = v.dim(static_cast<size_t>(dim));

@@ -25,8 +25,7 @@ V positions(Builder& b, Ints dims, int64_t dim, DType t);
 
 // x at the (wrapped) positions in 1-d `index` along `dim`.
 V take_along_list(Builder& b, V x, V index, int64_t dim);
-// torch.gather: x and index of one rank, index no larger than x but along `dim`. Index wrapped
-// already.
+// torch.gather: x and index of one rank; index wrapped, no larger than x but along `dim`.
 V gather_along(Builder& b, V x, V index, int64_t dim);
 
 enum class Combine { kSet, kAdd, kMul, kMax, kMin };
@@ -45,6 +44,10 @@ inline V running_sum(Builder& b, V v, int64_t dim) {
 // The same for any associative step, in log2(n) passes: step(earlier, later) replaces later.
 using ScanStep = std::function<V(Builder&, V earlier, V later)>;
 V running(Builder& b, V v, int64_t dim, const ScanStep& step);
+
+// Number of true elements up to each place of the flattened mask, minus one: which of a packed
+// list's elements a true place takes.
+V mask_ranks(Builder& b, V mask);
 
 struct Sorted {
   V values, indices;  // indices s64

@@ -102,7 +102,7 @@ void check_group_norm(const Args& a, Type x) {
     std::optional<Type> t = a.opt_type(name);
     if (t && (t->rank() != 1 || t->dim(0) != channels))
       fail(Code::kRuntime, cat("Expected ", name, " to be a vector of size equal to the number of channels in ",
-                               name == "weight" ? "input" : "input", ", but got ", name, " of shape ",
+                               "input, but got ", name, " of shape ",
                                size_text(t->dims()), " and input of shape ", size_text(x.dims())));
   }
 }

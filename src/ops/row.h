@@ -53,9 +53,11 @@ class Args {
   // The dtype that eager computes these arguments in: promotion by category (dimensioned tensors beat 0-d ones
   // beat Python numbers), PyTorch's at::result_type.
   DType common_dtype(std::initializer_list<std::string_view> names) const;
+  DType common_dtype() const;  // of all tensor arguments but masks
 
  protected:
   bool find(std::string_view name, ir::Attr* out) const;
+  bool is_python_number(size_t operand) const;
   ir::AttrsView attrs_;
   std::span<const Type> types_;
   std::span<const ir::Value> values_;
@@ -115,12 +117,15 @@ struct Row {
   // Arguments that the op writes although its schema does not say so (running_mean): the node has one more
   // output for each, in this order, behind the schema's results.
   const char* writes = "";
-  // With no `type`: checks that eager has in its kernels only, so that the meta function passes what eager
-  // rejects (dtypes). Runs behind the meta function, when result types are inferred.
+  // Checks that eager has in its kernels only, which shape functions pass.
   CheckRule check = nullptr;
 };
 
 using Family = std::span<const Row>;
+
+// Throws with eager's words what eager's CPU kernel of this op would reject though its shape function does
+// not: Row::check, and dtypes (ops/kernel_dtypes.cpp). The recorder asks behind the type rule, at a miss.
+void check_call(const Row& row, const Args& args);
 
 // All rows, family by family. Families are functions so that there is no static-initialisation order.
 std::span<const Family> table();

@@ -1,6 +1,5 @@
-// The writing half of the index family. Of equal indices the last one stays, as eager's loop on the
-// CPU does; indices that are out of range are dropped (they cannot raise inside a program). Any
-// thread.
+// The writing half of the index family. Of equal indices the last one stays, as in eager's loop on
+// the CPU; indices out of range are dropped (they cannot raise inside a program). Any thread.
 #include "ops/scatter.h"
 
 #include <algorithm>
@@ -225,16 +224,6 @@ void put_lower(Lowering& l, std::vector<V>& out) {
 }
 
 // --- masks
-
-namespace {
-
-// Number of true elements before and at each place, minus one: where the k-th true element takes
-// from.
-V mask_ranks(Builder& b, V mask) {
-  return b.sub(running_sum(b, b.convert(as_1d(b, mask), DType::kS64), 0), 1);
-}
-
-}  // namespace
 
 void masked_scatter_type(const Args& a, std::vector<Type>& out) {
   Type self = a.type("self"), mask = a.type("mask"), source = a.type("source");

@@ -13,8 +13,7 @@ namespace {
 using hlo::Cmp;
 using Red = Builder::Red;
 
-// Up to this many elements are compared one by one: the comparisons fuse into their sum, a search
-// gathers.
+// Up to this many elements are compared one by one: that fuses, while a search gathers.
 constexpr int64_t kCompareAll = 64;
 
 // Whether the sorted element stands before the value's insertion point.

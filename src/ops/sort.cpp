@@ -26,19 +26,10 @@ void sort_lower(Lowering& l, std::vector<V>& out) {
   Sorted s = sort_along(b, self, dim, l.b_or("descending", false));
   push_pair(out, s.values, s.indices);
 }
-void sort_type(const Args& a, std::vector<Type>& out) {
-  Type self = a.type("self");
-  if (a.has("dim")) a.dim("dim", self.rank());
-  if (ir::is_complex(self.dtype()))
-    fail(Code::kRuntime, " Sort does not support complex dtypes on CPU");
-  out.push_back(self);
-  out.push_back(self.with(DType::kS64));
-}
 // --- topk
 
 // chlo.top_k takes the last dim's largest in total order, lower index first among equals. NaN gets
-// its positive pattern, so that it is the greatest; the smallest are the largest of what is
-// negated.
+// its positive pattern, to be the greatest; the smallest are the largest of the negated.
 Sorted top_last(Builder& b, V x, int64_t k, bool largest) {
   if (ir::is_float(x.dtype()))
     x = b.select(b.is_nan(x), b.constant(std::numeric_limits<double>::quiet_NaN(), x.type), x);
@@ -74,7 +65,6 @@ void topk_lower(Lowering& l, std::vector<V>& out) {
 Family sort() {
   static const Row kRows[] = {
       {.name = "aten::sort.stable", .lower = sort_lower},
-      {.name = "aten::sort", .type = sort_type, .lower = sort_lower},
       {.name = "aten::topk", .lower = topk_lower},
       {.name = "aten::isin.Tensor_Tensor", .lower = isin_lower},
       {.name = "aten::isin.Tensor_Scalar", .lower = isin_lower},

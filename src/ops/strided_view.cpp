@@ -1,6 +1,5 @@
 // read_view and write_view: a view plan as StableHLO. Whole dims keep their place: the root is put
-// in memory order only where the plan merges dims that are not neighbours. Any thread, one Builder
-// each.
+// in memory order only where the plan merges dims that are not neighbours. Any thread.
 #include "ops/strided_view.h"
 
 #include <algorithm>
@@ -37,8 +36,7 @@ IntList permuted(Ints v, Ints perm) {
 
 // --- plan to statements
 
-// Where each segment stands: in the root's own order where every segment is a run of neighbours
-// there.
+// Where each segment stands: in the root's own order where each is a run of neighbours there.
 struct Placement {
   bool natural = false;
   std::vector<ViewSegment> segments;  // in the order of the value

@@ -1,7 +1,6 @@
 // The strided-view resolver: a PyTorch view (size, stride, offset) of a dense root value as
 // reshape, slice, transpose and broadcast, or as one gather where windows overlap. plan_view is
-// pure arithmetic; read_view and write_view turn a plan into statements. Any thread (a Builder is
-// not).
+// arithmetic; read_view and write_view turn a plan into statements. Any thread, one Builder each.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -17,8 +16,7 @@ using hlo::V;
 using ir::DType;
 using ir::Type;
 
-// One dimension of the reshaped memory and the strided slice taken of it: count elements from start
-// by step.
+// One dimension of the reshaped memory and the slice taken of it: `count` elements from `start`.
 struct ViewLevel {
   int64_t extent, start, count, step;
   int view_dim;  // the view's dimension it becomes; -1: a single element, dropped
@@ -52,8 +50,7 @@ struct ViewSpec {
 // Throws unless the spec lies within a root of type `root`.
 void check_view(const ViewSpec& spec, Type root);
 V read_view(Builder& b, V root, const ViewSpec& spec);
-// The root with `src` (type dtype[size]) written through the view; fails where the view overlaps
-// itself.
+// The root with `src` (type dtype[size]) written through the view, which must not overlap itself.
 V write_view(Builder& b, V root, V src, const ViewSpec& spec);
 // The same for a root of zeros; the view must not overlap itself.
 V spread_view(Builder& b, Type root, V src, const ViewSpec& spec);
@@ -62,8 +59,7 @@ V spread_view(Builder& b, Type root, V src, const ViewSpec& spec);
 // way back: memory as a root, with that tail taken from the old root.
 V as_memory(Builder& b, V root, const IntList& order, DType t);
 V from_memory(Builder& b, V memory, V root, const IntList& order);
-// Logical dims of a dense root in memory order (outermost first); fails where base_stride is not
-// dense.
+// Logical dims of a dense root, outermost in memory first; fails where base_stride isn't dense.
 IntList memory_order(Ints dims, Ints base_stride);
 // The root's elements in memory order, as one dimension.
 V flat_memory(Builder& b, V root, Ints base_stride);

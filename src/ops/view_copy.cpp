@@ -75,12 +75,6 @@ ViewSpec reshape_view(const Args& a, Type t) {
   reshape(s, inferred_size(a.ints("size"), t.numel()));
   return s;
 }
-ViewSpec strided_view(const Args& a, Type t) {
-  ViewSpec s = whole(t);
-  s.size = a.ints("size");
-  s.stride = a.ints("stride");
-  return s;
-}
 
 ViewSpec expand_view(const Args& a, Type t) {
   ViewSpec s = whole(t);
@@ -446,7 +440,10 @@ constexpr Row copy_row(const char* name) {
 }
 template <auto view>
 constexpr Row scatter_row(const char* name) {
-  return {.name = name, .type = scatter_type<view>, .lower = scatter_lower<view>};
+  return {.name = name,
+          .type = scatter_type<view>,
+          .lower = scatter_lower<view>,
+          .layout = Layout::kLikeFirst};
 }
 template <auto view>
 constexpr Row backward_row(const char* name) {
@@ -466,7 +463,6 @@ Family view_copy_rows() {
       copy_row<alias_view>("aten::lift_fresh_copy"),
       copy_row<reshape_view>("aten::view_copy"),
       copy_row<dtype_view>("aten::view_copy.dtype"),
-      copy_row<strided_view>("aten::_reshape_alias_copy"),
       copy_row<expand_view>("aten::expand_copy"),
       copy_row<permute_view>("aten::permute_copy"),
       copy_row<transpose_view>("aten::transpose_copy.int"),

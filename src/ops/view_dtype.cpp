@@ -35,8 +35,7 @@ V conceal(Builder& b, V v, DType t) {
   return b.op("stablehlo.complex", {re, im}, re.type.with(t));
 }
 
-// Merges (factor > 0 elements into one) or keeps the last dimension: [.., n] -> [.., n / factor,
-// factor].
+// Splits the last dim into elements of `factor` units: [.., n] -> [.., n / factor, factor].
 V split_last(Builder& b, V v, int64_t factor) {
   IntList dims(v.dims().begin(), v.dims().end());
   check(!dims.empty() && dims.back() % factor == 0,

@@ -1,5 +1,4 @@
-// plan_view: which reshape and slice of row-major memory a strided view is. Pure functions; any
-// thread.
+// plan_view: which reshape and slice of row-major memory a strided view is. Pure; any thread.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -46,8 +45,7 @@ bool cuts_at(std::span<const Axis> axes, int64_t offset, int64_t unit) {
   return inner < unit;
 }
 
-// Levels of `axes` within a flat dim of `extent`; false where an inner window crosses an outer
-// unit.
+// Levels of `axes` within a flat dim of `extent`; false where an inner window leaves its unit.
 bool split_levels(std::span<const Axis> axes, int64_t extent, int64_t offset,
                   std::vector<ViewLevel>* out) {
   for (; axes.size() > 1; axes = axes.subspan(1)) {

@@ -87,8 +87,7 @@ ArgKind kind_of(c10::TypePtr t) {
 }
 
 ArgInfo arg_info(const c10::Argument& a, const ops::Row& row) {
-  ArgInfo i{ir::symbol(a.name()), kind_of(a.real_type())};
-  i.name = a.name();
+  ArgInfo i{.symbol = ir::symbol(a.name()), .kind = kind_of(a.real_type()), .name = a.name()};
   if (a.name() == "pin_memory") i.kind = ArgKind::kSkip;
   i.as_attr = listed(row.baked, a.name());
   i.as_number = listed(row.numbers, a.name());

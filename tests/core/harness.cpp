@@ -195,7 +195,7 @@ std::vector<Type> OpCall::inferred() const {
   std::vector<Type> out, in = operand_types();
   ops::Args args(ir::AttrsView(attrs_.words()), in, operands_);
   if (row().type) row().type(args, out);
-  if (row().check) row().check(args);
+  ops::check_call(row(), args);
   return out;
 }
 

@@ -1,0 +1,175 @@
+// Which dtypes eager's CPU kernels take, as data. PyTorch's shape functions do not look: without
+// this table an unsupported dtype would fail at the sync, in the compiler's words, far from the
+// line that asked for it. Constant; any thread.
+#include <string_view>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "ops/eager_text.h"
+#include "ops/row.h"
+
+namespace tp::ops {
+namespace {
+
+enum Kinds : unsigned {
+  kBools = 1,
+  kIntegers = 2,
+  kWide = 4,   // f32, f64
+  kSmall = 8,  // f16, bf16
+  kComplexes = 16,
+  kFloats = kWide | kSmall,
+  kInexact = kFloats | kComplexes,
+  kNumbers = kIntegers | kFloats,
+  kReals = kBools | kNumbers,
+  kNoBools = kNumbers | kComplexes,
+  kBits = kBools | kIntegers,
+};
+
+constexpr unsigned kind(DType t) {
+  if (t == DType::kPred) return kBools;
+  if (ir::is_complex(t)) return kComplexes;
+  if (ir::is_small_float(t)) return kSmall;
+  return ir::is_float(t) ? kWide : kIntegers;
+}
+
+struct Kernel {
+  const char* op;
+  const char* name;  // as eager's message has it
+  unsigned takes;
+};
+
+constexpr Kernel kKernels[] = {
+    {"aten::abs", "abs_cpu", kNoBools},
+    {"aten::bitwise_not", "bitwise_not_cpu", kBits},
+    {"aten::floor", "floor_vml_cpu", kNoBools},
+    {"aten::ceil", "ceil_vml_cpu", kNoBools},
+    {"aten::round", "round_vml_cpu", kNumbers},
+    {"aten::round.decimals", "round_cpu", kFloats},
+    {"aten::trunc", "trunc_vml_cpu", kNoBools},
+    {"aten::frac", "frac_cpu", kFloats},
+    {"aten::logit", "logit_cpu", kReals},
+    {"aten::erf", "erf_vml_cpu", kReals},
+    {"aten::erfc", "erfc_vml_cpu", kReals},
+    {"aten::erfinv", "erfinv_vml_cpu", kReals},
+    {"aten::lgamma", "lgamma_vml_cpu", kReals},
+    {"aten::digamma", "digamma", kReals},
+    {"aten::polygamma", "trigamma", kReals},
+    {"aten::mish", "mish_cpu", kFloats},
+    {"aten::special_entr", "entr_cpu", kReals},
+    {"aten::special_i1e", "i1e_cpu", kReals},
+    {"aten::floor_divide", "div_floor_cpu", kNumbers},
+    {"aten::remainder.Tensor", "remainder_cpu", kNumbers},
+    {"aten::remainder.Scalar_Tensor", "remainder_cpu", kReals},
+    {"aten::fmod.Tensor", "fmod_cpu", kNumbers},
+    {"aten::pow.Tensor_Tensor", "pow", kNoBools},
+    {"aten::bitwise_and.Tensor", "bitwise_and_cpu", kBits},
+    {"aten::bitwise_or.Tensor", "bitwise_or_cpu", kBits},
+    {"aten::bitwise_xor.Tensor", "bitwise_xor_cpu", kBits},
+    {"aten::bitwise_left_shift.Tensor", "lshift_cpu", kIntegers},
+    {"aten::bitwise_right_shift.Tensor", "rshift_cpu", kIntegers},
+    {"aten::__lshift__.Tensor", "lshift_cpu", kIntegers},
+    {"aten::__rshift__.Tensor", "rshift_cpu", kIntegers},
+    {"aten::__lshift__.Scalar", "lshift_cpu", kBits},
+    {"aten::__rshift__.Scalar", "rshift_cpu", kBits},
+    {"aten::gcd", "gcd_cpu", kIntegers},
+    {"aten::lcm", "lcm_cpu", kIntegers},
+    {"aten::atan2", "atan2_cpu", kReals},
+    {"aten::hypot", "hypot_cpu", kFloats},
+    {"aten::copysign.Tensor", "copysign_cpu", kReals},
+    {"aten::nextafter", "nextafter_cpu", kFloats},
+    {"aten::xlogy.Tensor", "xlogy_cpu", kReals},
+    {"aten::special_xlog1py", "xlog1py_cpu", kReals},
+    {"aten::logaddexp", "logaddexp_cpu", kInexact},
+    {"aten::logaddexp2", "logaddexp2_cpu", kFloats},
+    {"aten::special_zeta", "zeta_cpu", kBools | kIntegers | kWide},
+    {"aten::clamp_min.Tensor", "maximum_cpu", kReals},
+    {"aten::clamp_max.Tensor", "minimum_cpu", kReals},
+    {"aten::addcmul", "addcmul_cpu_out", kNoBools},
+    {"aten::lerp.Scalar", "lerp_kernel_scalar", kInexact},
+    {"aten::lerp.Tensor", "lerp_kernel_tensor", kInexact},
+    {"aten::silu", "silu_cpu", kInexact},
+    {"aten::silu_backward", "silu_backward_cpu", kInexact},
+    {"aten::gelu", "GeluKernelImpl", kFloats},
+    {"aten::gelu_backward", "GeluBackwardKernelImpl", kFloats},
+    {"aten::sigmoid_backward", "sigmoid_backward_cpu", kInexact},
+    {"aten::tanh_backward", "tanh_backward_cpu", kInexact},
+    {"aten::softplus", "softplus_cpu", kFloats},
+    {"aten::softplus_backward", "softplus_backward_cpu", kFloats},
+    {"aten::log_sigmoid_forward", "log_sigmoid_cpu", kFloats},
+    {"aten::log_sigmoid_backward", "log_sigmoid_backward_cpu", kFloats},
+    {"aten::logit_backward", "logit_backward_cpu", kFloats},
+    {"aten::threshold", "threshold_cpu", kNumbers},
+    {"aten::threshold_backward", "threshold_cpu", kNumbers},
+    {"aten::elu", "elu_cpu", kFloats},
+    {"aten::elu_backward", "elu_backward_cpu", kFloats},
+    {"aten::leaky_relu", "leaky_relu_cpu", kFloats},
+    {"aten::leaky_relu_backward", "leaky_relu_backward_cpu", kFloats},
+    {"aten::_prelu_kernel", "prelu_cpu", kFloats},
+    {"aten::_prelu_kernel_backward", "prelu_backward_cpu", kFloats},
+    {"aten::hardtanh_backward", "hardshrink_backward_cpu", kFloats},
+    {"aten::hardsigmoid", "hardsigmoid_cpu", kFloats},
+    {"aten::hardsigmoid_backward", "hardsigmoid_backward", kFloats},
+    {"aten::hardswish", "hardswish_cpu", kFloats},
+    {"aten::hardswish_backward", "hardswish_backward_cpu", kFloats},
+    {"aten::hardshrink", "hardshrink_cpu", kFloats},
+    {"aten::hardshrink_backward", "shrink_backward_cpu", kFloats},
+    {"aten::softshrink", "softshrink_check", kFloats},
+    {"aten::softshrink_backward", "shrink_backward_cpu", kFloats},
+    {"aten::glu", "glu_cpu", kFloats},
+    {"aten::lt.Tensor", "lt_cpu", kReals},
+    {"aten::lt.Scalar", "lt_cpu", kReals},
+    {"aten::le.Tensor", "le_cpu", kReals},
+    {"aten::le.Scalar", "le_cpu", kReals},
+    {"aten::gt.Tensor", "gt_cpu", kReals},
+    {"aten::gt.Scalar", "gt_cpu", kReals},
+    {"aten::ge.Tensor", "ge_cpu", kReals},
+    {"aten::ge.Scalar", "ge_cpu", kReals},
+    {"aten::max", "max_all", kReals},
+    {"aten::min", "min_all", kReals},
+    {"aten::amax", "max_values_cpu", kReals},
+    {"aten::amin", "min_values_cpu", kReals},
+    {"aten::aminmax", "aminmax_cpu", kReals},
+    {"aten::trace", "trace", kNoBools},
+    {"aten::kthvalue", "kthvalue_cpu", kNumbers},
+    {"aten::median", "median_cpu", kNumbers},
+    {"aten::nanmedian", "median_cpu", kNumbers},
+    {"aten::median.dim", "median_out", kNumbers},
+    {"aten::nanmedian.dim", "median_out", kNumbers},
+    {"aten::mode", "mode_cpu", kReals},
+    {"aten::_softmax", "softmax_lastdim_kernel_impl", kFloats},
+    {"aten::_log_softmax", "log_softmax_lastdim_kernel_impl", kFloats},
+    {"aten::_softmax_backward_data", "softmax_backward_lastdim_kernel_impl", kFloats},
+    {"aten::_log_softmax_backward_data", "log_softmax_backward_lastdim_kernel_impl", kFloats},
+    {"aten::mm", "addmm_impl_cpu_", kNoBools},
+    {"aten::_trilinear", "bmm", kNoBools},
+    {"aten::mse_loss", "mse_cpu", kFloats},
+    {"aten::mse_loss_backward", "mse_backward_cpu_out", kNumbers},
+    {"aten::smooth_l1_loss", "smooth_l1_cpu", kFloats},
+    {"aten::smooth_l1_loss_backward", "smooth_l1_backward_cpu_out", kNumbers},
+    {"aten::huber_loss", "huber_cpu", kFloats},
+    {"aten::huber_loss_backward", "huber_backward_cpu_out", kFloats},
+    {"aten::binary_cross_entropy", "binary_cross_entropy", kFloats},
+    {"aten::binary_cross_entropy_backward", "binary_cross_entropy_backward", kFloats},
+};
+
+const Kernel* find_kernel(std::string_view op) {
+  static const auto* map = [] {
+    auto* m = new std::unordered_map<std::string_view, const Kernel*>;
+    for (const Kernel& k : kKernels) m->emplace(k.op, &k);
+    return m;
+  }();
+  auto it = map->find(op);
+  return it == map->end() ? nullptr : it->second;
+}
+
+}  // namespace
+
+void check_call(const Row& row, const Args& a) {
+  if (row.check) row.check(a);
+  const Kernel* k = find_kernel(row.name);
+  if (!k) return;
+  DType t = a.common_dtype();
+  if (!(kind(t) & k->takes)) fail(Code::kNotImplemented, not_implemented_for(k->name, t));
+}
+
+}  // namespace tp::ops
