@@ -20,6 +20,7 @@ set(TP_OPS
     src/ops/elementwise_ternary.cpp
     src/ops/elementwise_unary.cpp
     src/ops/embedding.cpp
+    src/ops/grid_sample.cpp
     src/ops/helpers.cpp
     src/ops/index.cpp
     src/ops/index_put.cpp
@@ -31,6 +32,7 @@ set(TP_OPS
     src/ops/pad.cpp
     src/ops/pool.cpp
     src/ops/pool_avg.cpp
+    src/ops/pool_fractional.cpp
     src/ops/pool_max.cpp
     src/ops/pool_types.cpp
     src/ops/random.cpp
@@ -106,10 +108,22 @@ set(TP_CORE_TESTS
     tests/core/args_test.cpp
     tests/core/builder_test.cpp
     tests/core/client_test.cpp
+    tests/core/conv_ops_test.cpp
+    tests/core/executor_test.cpp
     tests/core/fakeplugin_test.cpp
+    tests/core/flags_test.cpp
+    tests/core/graph_test.cpp
     tests/core/index_ops_test.cpp
+    tests/core/ir_test.cpp
+    tests/core/key_test.cpp
     tests/core/lower_test.cpp
+    tests/core/lru_test.cpp
+    tests/core/norm_ops_test.cpp
     tests/core/pjrt_test.cpp
+    tests/core/pool_ops_test.cpp
+    tests/core/program_cache_test.cpp
     tests/core/registry_test.cpp
+    tests/core/small_vector_test.cpp
     tests/core/sort_ops_test.cpp
+    tests/core/type_test.cpp
     tests/core/view_ops_test.cpp)

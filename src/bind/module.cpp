@@ -2,8 +2,11 @@
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <dlfcn.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+
+#include <filesystem>
 
 #include "base/flags.h"
 #include "bind/python.h"
@@ -114,6 +117,12 @@ py::bytes encode_compile_options(const py::dict& d) {
   return py::bytes(pjrt::encode_compile_options(o));
 }
 
+// This extension's own path: Python sets the module's __file__ only once its body has run.
+std::string module_file() {
+  Dl_info info{};
+  return dladdr(reinterpret_cast<const void*>(&module_file), &info) && info.dli_fname ? info.dli_fname : "";
+}
+
 py::dict memory_info(int device) {
   py::gil_scoped_release no_gil;
   client::MemoryInfo i = client::client().memory_info(device);
@@ -126,7 +135,7 @@ py::dict memory_info(int device) {
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
-  bind::install_python_hooks();
+  bind::install_python_hooks(std::filesystem::path(module_file()).parent_path().string() + "/");
   bind::register_exceptions();
   register_all();
   m.attr("torch_version") = kTorchVersion;

@@ -19,10 +19,18 @@ namespace {
 
 PyObject* g_log = nullptr;  // owned for the process
 
-// Frames of PyTorch's and our own Python are not the user's. Decided by where a file lies, once a file.
+// Frames of PyTorch's and our own Python are not the user's: files below the two packages' directories.
+std::string g_packages[2];
+
 bool is_library(const std::string& file) {
-  auto in = [&file](std::string_view part) { return file.find(part) != std::string::npos; };
-  return in("/torch/") || in("/torch_pjrt/") || file.starts_with("<frozen");
+  for (const std::string& dir : g_packages)
+    if (!dir.empty() && file.starts_with(dir)) return true;
+  return file.starts_with("<frozen");
+}
+
+std::string directory_of(const char* module) {
+  std::string file = py::str(py::module_::import(module).attr("__file__"));
+  return file.substr(0, file.rfind('/') + 1);
 }
 
 std::string frame_text(PyFrameObject* f) {
@@ -98,7 +106,9 @@ void translate(std::exception_ptr p) {
 
 }  // namespace
 
-void install_python_hooks() {
+void install_python_hooks(const std::string& package_directory) {
+  g_packages[0] = directory_of("torch");
+  g_packages[1] = package_directory;
   torch_room::set_user_frame_provider(&user_frame);
   torch_room::GilRelease::set_provider(&release_gil, &acquire_gil);
 }

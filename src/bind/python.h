@@ -3,9 +3,12 @@
 #pragma once
 #include <pybind11/pybind11.h>
 
+#include <string>
+
 namespace tp::bind {
 
-void install_python_hooks();
+// `package_directory`: where torch_pjrt lies, with a slash at the end.
+void install_python_hooks(const std::string& package_directory);
 void register_exceptions();
 // f(level, text), or None for stderr. Messages come from any thread; the GIL is taken for the call.
 void set_log(pybind11::object f);

@@ -14,9 +14,6 @@ namespace {
 
 std::atomic<uint64_t> g_sequence{1};
 
-// Nodes whose last reference went while another node was being destroyed on this thread.
-thread_local std::vector<Node*>* t_doomed = nullptr;
-
 Hash128 attrs_hash(Hash128 h, std::span<const uint64_t> words) {
   for (uint64_t w : words) h = mix(h, w);
   return h;
@@ -113,12 +110,11 @@ void Node::set_sharding(std::string text) {
 }
 
 void Node::destroy(Node* n) {
-  if (t_doomed) {
-    t_doomed->push_back(n);
-    return;
-  }
-  std::vector<Node*> doomed{n};
-  t_doomed = &doomed;
+  static thread_local std::vector<Node*> doomed;
+  static thread_local bool busy = false;
+  doomed.push_back(n);
+  if (busy) return;  // the loop below, further up this thread's stack, takes it
+  busy = true;
   while (!doomed.empty()) {
     Node* d = doomed.back();
     doomed.pop_back();
@@ -126,7 +122,7 @@ void Node::destroy(Node* n) {
     d->~Node();
     std::free(static_cast<void*>(d));
   }
-  t_doomed = nullptr;
+  busy = false;
 }
 
 std::string scalar_text(const Scalar& s) {

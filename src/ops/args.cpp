@@ -69,6 +69,14 @@ bool Args::has(std::string_view name) const {
   return find(name, &a) && a.kind != AttrKind::kNone;
 }
 
+std::optional<double> Args::number_value(std::string_view name) const {
+  int i = operand(name);
+  if (i < 0 || static_cast<size_t>(i) >= values_.size()) return std::nullopt;
+  const ir::Node& n = *values_[static_cast<size_t>(i)].node;
+  if (n.role() != ir::Role::kNumber) return std::nullopt;
+  return n.scalar().real();
+}
+
 int Args::operand(std::string_view name) const {
   Attr a;
   if (!find(name, &a) || a.kind != AttrKind::kOperand) return -1;

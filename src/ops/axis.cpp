@@ -85,8 +85,8 @@ struct Columns {
   }
 };
 
-// x (already gathered) times the weights, 0 where a target has no such tap. `dims` are the axes of x that the
-// column runs over.
+// x (already gathered) times the weights, 0 where a target has no such tap. `dims` are the axes of
+// x that the column runs over.
 V weigh(Builder& b, V x, const Columns& c, Ints axes, Ints shape) {
   auto along = [&](V list) {
     return b.broadcast(b.reshape(list, shape), x.type.with(list.dtype()), axes);
@@ -139,9 +139,11 @@ V apply_taps(Builder& b, V x, int64_t dim, const TapTable& taps) {
   double first = taps[0].empty() ? 0 : taps[0][0].weight;
   if (all_weights(taps, first)) {
     if (int64_t times = repeats(taps, sources)) return scaled(b, repeat(b, x, dim, times), first);
-    if (int64_t size = block_size(taps, sources)) return scaled(b, sum_blocks(b, x, dim, size), first);
+    if (int64_t size = block_size(taps, sources))
+      return scaled(b, sum_blocks(b, x, dim, size), first);
   }
-  return width <= kUnrolledTaps ? unrolled(b, x, dim, taps, width) : gathered(b, x, dim, taps, width);
+  return width <= kUnrolledTaps ? unrolled(b, x, dim, taps, width)
+                                : gathered(b, x, dim, taps, width);
 }
 
 V take(Builder& b, V x, int64_t dim, Ints positions) {
@@ -149,7 +151,8 @@ V take(Builder& b, V x, int64_t dim, Ints positions) {
   int64_t step = n > 1 ? positions[1] - positions[0] : 1;
   bool even = step > 0;
   for (size_t i = 1; i < positions.size(); ++i) even &= positions[i] - positions[i - 1] == step;
-  if (n > 0 && even) return b.slice_dim(x, dim, positions[0], positions[static_cast<size_t>(n - 1)] + 1, step);
+  if (n > 0 && even)
+    return b.slice_dim(x, dim, positions[0], positions[static_cast<size_t>(n - 1)] + 1, step);
   hlo::GatherConfig c;
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != dim) c.offset_dims.push_back(i);
@@ -158,10 +161,12 @@ V take(Builder& b, V x, int64_t dim, Ints positions) {
   c.slice_sizes = with_dim(x.dims(), dim, 1);
   c.index_vector_dim = 1;
   c.sorted = std::is_sorted(positions.begin(), positions.end());
-  return b.gather(x, b.constant_list(positions, DType::kS32), x.type.with(with_dim(x.dims(), dim, n)), c);
+  return b.gather(x, b.constant_list(positions, DType::kS32),
+                  x.type.with(with_dim(x.dims(), dim, n)), c);
 }
 
-V spread(Builder& b, std::span<const V> terms, Ints offsets, int64_t dim, int64_t stride, int64_t size) {
+V spread(Builder& b, std::span<const V> terms, Ints offsets, int64_t dim, int64_t stride,
+         int64_t size) {
   V zero = b.zeros(ir::scalar_type(terms[0].dtype()));
   Ints dims = terms[0].dims();
   int64_t n = dims[static_cast<size_t>(dim)], room = (size + stride - 1) / stride;
@@ -174,7 +179,8 @@ V spread(Builder& b, std::span<const V> terms, Ints offsets, int64_t dim, int64_
       if (rest % stride != 0) continue;
       int64_t shift = rest / stride;
       if (shift >= room || shift + n <= 0) continue;
-      V placed = b.pad(terms[k], zero, with_dim(none, dim, shift), with_dim(none, dim, room - n - shift), none);
+      V placed = b.pad(terms[k], zero, with_dim(none, dim, shift),
+                       with_dim(none, dim, room - n - shift), none);
       sum = sum ? b.add(sum, placed) : placed;
     }
     phases.push_back(sum ? sum : b.zeros(terms[0].type.with(with_dim(dims, dim, room))));
@@ -195,12 +201,14 @@ V constant_reals(Builder& b, std::span<const double> v, DType t) {
     check(std::isfinite(x), "weights are finite");
     std::string digits = cat(x);
     if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
-    if (size_t e = digits.find('e'); e != std::string::npos && digits.find('.') == std::string::npos)
+    if (size_t e = digits.find('e');
+        e != std::string::npos && digits.find('.') == std::string::npos)
       digits.insert(e, ".0");
     items += items.empty() ? digits : cat(", ", digits);
   }
-  return b.op("stablehlo.constant", {}, type, cat("value = dense<", v.empty() ? "" : "[", items,
-                                                  v.empty() ? "" : "]", "> : ", type.mlir()));
+  return b.op("stablehlo.constant", {}, type,
+              cat("value = dense<", v.empty() ? "" : "[", items, v.empty() ? "" : "]",
+                  "> : ", type.mlir()));
 }
 
 V stretch(Builder& b, V v, V x, Ints kept) { return b.broadcast(v, x.type.with(v.dtype()), kept); }

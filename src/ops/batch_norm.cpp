@@ -1,5 +1,5 @@
-// Batch normalisation in its five spellings, and its backward. Channels are dim 1; the running statistics are
-// extra results that the recorder writes back. Pure functions; any thread.
+// Batch normalisation in its five spellings, and its backward. Channels are dim 1; the running
+// statistics are extra results that the recorder writes back. Pure functions; any thread.
 #include "base/error.h"
 #include "ops/axis.h"
 #include "ops/eager_text.h"
@@ -47,7 +47,7 @@ Groups channel_groups(Type x) {
 }
 
 struct Statistics {
-  V mean, rstd;      // that the input is normalised with
+  V mean, rstd;                 // that the input is normalised with
   V running_mean, running_var;  // updated; invalid where there are none
 };
 
@@ -168,9 +168,11 @@ void batch_norm_backward_lower(Lowering& l, std::vector<V>& out) {
   V weighted = weight ? b.mul(grad, stretch(b, b.reshape(weight, channels), x, g.kept)) : grad;
   V gx;
   if (l.out(0))
-    gx = train ? through_moments(b, weighted, normalized, rstd_over, g) : b.mul(weighted, rstd_over);
+    gx =
+        train ? through_moments(b, weighted, normalized, rstd_over, g) : b.mul(weighted, rstd_over);
   put_result(l, out, gx);
-  put_result(l, out, l.out(1) ? b.reduce(b.mul(grad, normalized), g.reduced, Builder::Red::kSum) : V());
+  put_result(l, out,
+             l.out(1) ? b.reduce(b.mul(grad, normalized), g.reduced, Builder::Red::kSum) : V());
   put_result(l, out, l.out(2) ? b.reduce(grad, g.reduced, Builder::Red::kSum) : V());
 }
 

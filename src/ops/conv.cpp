@@ -1,5 +1,5 @@
-// Convolution and its backward, any number of spatial dims. Everything is one correlation of [N, C, s...] with
-// [O, C/groups, k...]; a transposed convolution is the input gradient of a plain one.
+// Convolution and its backward, any number of spatial dims. Everything is one correlation of [N, C,
+// s...] with [O, C/groups, k...]; a transposed convolution is the input gradient of a plain one.
 #include <algorithm>
 
 #include "base/error.h"
@@ -11,8 +11,9 @@
 namespace tp::ops {
 namespace {
 
-// CPU compilers' grouped loops are slow (measured: 2-300 times), so for CPUs a depthwise convolution of up to this
-// many kernel positions becomes multiply-adds, and one of few groups a convolution a group.
+// CPU compilers' grouped loops are slow (measured: 2-300 times), so for CPUs a depthwise
+// convolution of up to this many kernel positions becomes multiply-adds, and one of few groups a
+// convolution a group.
 constexpr int64_t kDepthwiseTaps = 64;
 constexpr int64_t kSplitGroups = 8;
 
@@ -82,8 +83,8 @@ V seen_from(Builder& b, V x, const Window& w, const IntList& at, Ints out) {
 V padded(Builder& b, V x, const Window& w) {
   IntList interior(2, 0);
   for (int64_t d : w.lhs_dilation) interior.push_back(d - 1);
-  return b.pad(x, b.zeros(ir::scalar_type(x.dtype())), joined({0, 0}, w.low), joined({0, 0}, w.high),
-               interior);
+  return b.pad(x, b.zeros(ir::scalar_type(x.dtype())), joined({0, 0}, w.low),
+               joined({0, 0}, w.high), interior);
 }
 
 // [N, C, ...] -> [N, C * times, ...], each channel repeated.
@@ -127,7 +128,8 @@ V correlate_depthwise(Builder& b, V x, V kernel, const Window& w) {
 }
 
 V correlate(Builder& b, V x, V kernel, const Window& w) {
-  IntList dims = joined({x.dim(0), kernel.dim(0)}, slid(w, spatial(x.dims()), spatial(kernel.dims())));
+  IntList dims =
+      joined({x.dim(0), kernel.dim(0)}, slid(w, spatial(x.dims()), spatial(kernel.dims())));
   Type out = x.type.with(dims);
   if (x.type.numel() == 0 || kernel.type.numel() == 0 || out.numel() == 0) return b.zeros(out);
   if (unrolls(b, x, kernel.dims(), w.groups)) return correlate_depthwise(b, x, kernel, w);
@@ -136,17 +138,26 @@ V correlate(Builder& b, V x, V kernel, const Window& w) {
     one.groups = 1;
     std::vector<V> parts;
     for (int64_t g = 0; g < w.groups; ++g)
-      parts.push_back(correlate(b, group_of(b, x, 1, w.groups, g), group_of(b, kernel, 0, w.groups, g), one));
+      parts.push_back(
+          correlate(b, group_of(b, x, 1, w.groups, g), group_of(b, kernel, 0, w.groups, g), one));
     return b.concat(parts, 1);
   }
   IntList order = range(0, x.rank());
-  return b.conv(x, kernel, out, {.stride = w.stride, .pad_low = w.low, .pad_high = w.high,
-                                 .lhs_dilation = w.lhs_dilation, .rhs_dilation = w.rhs_dilation,
-                                 .lhs = order, .rhs = order, .out = order, .feature_groups = w.groups,
-                                 .batch_groups = 1, .reversal = {}});
+  return b.conv(x, kernel, out,
+                {.stride = w.stride,
+                 .pad_low = w.low,
+                 .pad_high = w.high,
+                 .lhs_dilation = w.lhs_dilation,
+                 .rhs_dilation = w.rhs_dilation,
+                 .lhs = order,
+                 .rhs = order,
+                 .out = order,
+                 .feature_groups = w.groups,
+                 .batch_groups = 1,
+                 .reversal = {}});
 }
 
-// --- the three products of a plain convolution ---------------------------------------------------------------
+// --- the three products of a plain convolution
 
 // `out` fixes the spatial size: what would not fit is cut at the high end.
 V output_of(Builder& b, V x, V kernel, const ConvArgs& c, Ints out) {
@@ -191,8 +202,9 @@ V weight_gradient_depthwise(Builder& b, V x, V grad, const Window& w, Type out) 
   return b.reshape(b.concat(columns, 1), out.dims());
 }
 
-// Channels take the batch's place and the gradient the kernel's. Many groups on a CPU: the groups go to the
-// features ([N, C, s] as [C/g, g*N, s]), because compilers expand groups of a batch to a dense convolution.
+// Channels take the batch's place and the gradient the kernel's. Many groups on a CPU: the groups
+// go to the features ([N, C, s] as [C/g, g*N, s]), because compilers expand groups of a batch to a
+// dense convolution.
 V weight_gradient_conv(Builder& b, V x, V grad, const Window& w, Type out) {
   IntList order = range(0, x.rank()), swapped = order, lhs;
   std::swap(swapped[0], swapped[1]);
@@ -206,27 +218,35 @@ V weight_gradient_conv(Builder& b, V x, V grad, const Window& w, Type out) {
     x = b.reshape(b.transpose(split, perm), joined({in, w.groups * n}, spatial(x.dims())));
     lhs = order;
   }
-  return b.conv(x, grad, out, {.stride = w.rhs_dilation, .pad_low = w.low, .pad_high = w.high,
-                               .lhs_dilation = w.lhs_dilation, .rhs_dilation = w.stride,
-                               .lhs = lhs, .rhs = swapped, .out = swapped,
-                               .feature_groups = features ? w.groups : 1,
-                               .batch_groups = features ? 1 : w.groups, .reversal = {}});
+  return b.conv(x, grad, out,
+                {.stride = w.rhs_dilation,
+                 .pad_low = w.low,
+                 .pad_high = w.high,
+                 .lhs_dilation = w.lhs_dilation,
+                 .rhs_dilation = w.stride,
+                 .lhs = lhs,
+                 .rhs = swapped,
+                 .out = swapped,
+                 .feature_groups = features ? w.groups : 1,
+                 .batch_groups = features ? 1 : w.groups,
+                 .reversal = {}});
 }
 
 V weight_gradient(Builder& b, V x, V grad, const ConvArgs& c, Type out) {
   if (x.type.numel() == 0 || grad.type.numel() == 0 || out.numel() == 0) return b.zeros(out);
   Window w{c.stride, c.padding, {}, ones(c.spatial()), c.dilation, c.groups};
   for (size_t i = 0; i < c.spatial(); ++i)
-    w.high.push_back((out.dim(i + 2) - 1) * c.dilation[i] + (grad.dim(i + 2) - 1) * c.stride[i] + 1 -
-                     x.dim(i + 2) - c.padding[i]);
+    w.high.push_back((out.dim(i + 2) - 1) * c.dilation[i] + (grad.dim(i + 2) - 1) * c.stride[i] +
+                     1 - x.dim(i + 2) - c.padding[i]);
   if (unrolls(b, x, out.dims(), c.groups)) return weight_gradient_depthwise(b, x, grad, w, out);
-  if (!for_cpu(b) || c.groups == 1 || c.groups > kSplitGroups) return weight_gradient_conv(b, x, grad, w, out);
+  if (!for_cpu(b) || c.groups == 1 || c.groups > kSplitGroups)
+    return weight_gradient_conv(b, x, grad, w, out);
   Type part = out.with(with_dim(out.dims(), 0, out.dim(0) / c.groups));
   w.groups = 1;
   std::vector<V> parts;
   for (int64_t g = 0; g < c.groups; ++g)
-    parts.push_back(weight_gradient_conv(b, group_of(b, x, 1, c.groups, g), group_of(b, grad, 1, c.groups, g),
-                                         w, part));
+    parts.push_back(weight_gradient_conv(b, group_of(b, x, 1, c.groups, g),
+                                         group_of(b, grad, 1, c.groups, g), w, part));
   return b.concat(parts, 0);
 }
 
@@ -284,7 +304,8 @@ void conv_backward_lower(Lowering& l, std::vector<V>& out) {
     gx = c.transposed ? output_of(b, grad, w, c, spatial(t.dims()))
                       : input_gradient(b, grad, w, c, spatial(t.dims()));
   if (l.out(1))
-    gw = c.transposed ? weight_gradient(b, grad, x, c, w.type) : weight_gradient(b, x, grad, c, w.type);
+    gw = c.transposed ? weight_gradient(b, grad, x, c, w.type)
+                      : weight_gradient(b, x, grad, c, w.type);
   if (l.out(2)) {
     IntList dims = range(0, grad.rank());
     dims.erase(dims.begin() + 1);

@@ -25,40 +25,45 @@ bool any_below(const IntList& v, int64_t limit) {
 
 void check_ranges(const ConvArgs& c) {
   if (any_below(c.padding, 0)) fail(Code::kRuntime, "negative padding is not supported");
-  if (any_below(c.output_padding, 0)) fail(Code::kRuntime, "negative output_padding is not supported");
+  if (any_below(c.output_padding, 0))
+    fail(Code::kRuntime, "negative output_padding is not supported");
   if (any_below(c.stride, 1)) fail(Code::kRuntime, "non-positive stride is not supported");
   if (any_below(c.dilation, 1))
-    fail(Code::kRuntime, cat("dilation should be greater than zero, but got ", size_text(c.dilation)));
+    fail(Code::kRuntime,
+         cat("dilation should be greater than zero, but got ", size_text(c.dilation)));
   if (c.groups <= 0) fail(Code::kRuntime, "non-positive groups is not supported");
 }
 
 void check_weight(const ConvArgs& c, Type input, Type weight) {
   if (weight.rank() != input.rank())
-    fail(Code::kRuntime, cat("Expected ", weight.rank(), "-dimensional input for ", weight.rank(),
-                             "-dimensional weight ", size_text(weight.dims()), ", but got ", input.rank(),
-                             "-dimensional input of size ", size_text(input.dims()), " instead"));
+    fail(Code::kRuntime,
+         cat("Expected ", weight.rank(), "-dimensional input for ", weight.rank(),
+             "-dimensional weight ", size_text(weight.dims()), ", but got ", input.rank(),
+             "-dimensional input of size ", size_text(input.dims()), " instead"));
   if (weight.dim(0) < c.groups)
-    fail(Code::kRuntime, cat("Given groups=", c.groups, ", expected weight to be at least ", c.groups,
-                             " at dimension 0, but got weight of size ", size_text(weight.dims()),
-                             " instead"));
+    fail(Code::kRuntime,
+         cat("Given groups=", c.groups, ", expected weight to be at least ", c.groups,
+             " at dimension 0, but got weight of size ", size_text(weight.dims()), " instead"));
   if (weight.dim(0) % c.groups != 0)
-    fail(Code::kRuntime, cat("Given groups=", c.groups, ", expected weight to be divisible by ", c.groups,
-                             " at dimension 0, but got weight of size [", size_text(weight.dims()),
-                             "] instead"));
+    fail(Code::kRuntime,
+         cat("Given groups=", c.groups, ", expected weight to be divisible by ", c.groups,
+             " at dimension 0, but got weight of size [", size_text(weight.dims()), "] instead"));
   int64_t want = c.transposed ? weight.dim(0) : weight.dim(1) * c.groups;
   if (input.dim(1) != want)
     fail(Code::kRuntime,
          cat("Given ", c.transposed ? "transposed=" : "groups=", c.transposed ? 1 : c.groups,
-             ", weight of size ", size_text(weight.dims()), ", expected input", size_text(input.dims()),
-             " to have ", want, " channels, but got ", input.dim(1), " channels instead"));
+             ", weight of size ", size_text(weight.dims()), ", expected input",
+             size_text(input.dims()), " to have ", want, " channels, but got ", input.dim(1),
+             " channels instead"));
 }
 
 void check_bias(const ConvArgs& c, Type weight, Type bias) {
   int64_t n = c.transposed ? weight.dim(1) * c.groups : weight.dim(0);
   if (bias.rank() != 1 || bias.dim(0) != n)
-    fail(Code::kRuntime, cat("Given ", c.transposed ? "transposed=1, " : "", "weight of size ",
-                             size_text(weight.dims()), ", expected bias to be 1-dimensional with ", n,
-                             " elements, but got bias of size ", size_text(bias.dims()), " instead"));
+    fail(Code::kRuntime,
+         cat("Given ", c.transposed ? "transposed=1, " : "", "weight of size ",
+             size_text(weight.dims()), ", expected bias to be 1-dimensional with ", n,
+             " elements, but got bias of size ", size_text(bias.dims()), " instead"));
 }
 
 void check_kernel(const ConvArgs& c, Type input, Type weight) {
@@ -79,16 +84,18 @@ void check_kernel(const ConvArgs& c, Type input, Type weight) {
 std::string per_dim(std::string_view name, const IntList& v) {
   static constexpr std::string_view kDims[] = {"depth", "height", "width"};
   std::string s;
-  for (size_t i = 0; i < v.size(); ++i) s += cat(" ", name, "_", kDims[3 - v.size() + i], ": ", v[i]);
+  for (size_t i = 0; i < v.size(); ++i)
+    s += cat(" ", name, "_", kDims[3 - v.size() + i], ": ", v[i]);
   return s;
 }
 
 void check_output_padding(const ConvArgs& c) {
   for (size_t i = 0; i < c.spatial(); ++i)
     if (c.output_padding[i] >= c.stride[i] && c.output_padding[i] >= c.dilation[i])
-      fail(Code::kRuntime, cat("output padding must be smaller than either stride or dilation, but got",
-                               per_dim("output_padding", c.output_padding), per_dim("stride", c.stride),
-                               per_dim("dilation", c.dilation)));
+      fail(Code::kRuntime,
+           cat("output padding must be smaller than either stride or dilation, but got",
+               per_dim("output_padding", c.output_padding), per_dim("stride", c.stride),
+               per_dim("dilation", c.dilation)));
 }
 
 }  // namespace
@@ -114,14 +121,17 @@ IntList conv_output_dims(const ConvArgs& c, Type input, Type weight, std::option
   else
     check_kernel(c, input, weight);
   if (input.dim(0) != 0 && input.dim(1) != 0 && input.numel() == 0)
-    fail(Code::kRuntime, cat("Only zero batch or zero channel inputs are supported, but got input shape: ",
-                             size_text(input.dims())));
+    fail(Code::kRuntime,
+         cat("Only zero batch or zero channel inputs are supported, but got input shape: ",
+             size_text(input.dims())));
   IntList out{input.dim(0), c.transposed ? weight.dim(1) * c.groups : weight.dim(0)};
-  if (!c.transposed && input.dim(1) == 0) out[1] = 0;  // eager's result of a convolution over no channels
+  if (!c.transposed && input.dim(1) == 0)
+    out[1] = 0;  // eager's result of a convolution over no channels
   for (size_t i = 0; i < c.spatial(); ++i) {
     int64_t in = input.dim(i + 2), reach = c.dilation[i] * (weight.dim(i + 2) - 1);
-    out.push_back(c.transposed ? (in - 1) * c.stride[i] - 2 * c.padding[i] + reach + c.output_padding[i] + 1
-                               : (in + 2 * c.padding[i] - reach - 1) / c.stride[i] + 1);
+    out.push_back(c.transposed
+                      ? (in - 1) * c.stride[i] - 2 * c.padding[i] + reach + c.output_padding[i] + 1
+                      : (in + 2 * c.padding[i] - reach - 1) / c.stride[i] + 1);
   }
   return out;
 }
@@ -134,8 +144,9 @@ void check_conv_dtypes(Type input, Type weight, std::optional<Type> bias) {
     fail(Code::kRuntime, cat("Input type (", eager_name(t).cpp, ") and bias type (",
                              eager_name(bias->dtype()).cpp, ") should be the same"));
   if (weight.dtype() != t)
-    fail(Code::kRuntime, cat("expected scalar type ", eager_name(t).scalar, " but found ",
-                             eager_name(weight.dtype()).scalar),
+    fail(Code::kRuntime,
+         cat("expected scalar type ", eager_name(t).scalar, " but found ",
+             eager_name(weight.dtype()).scalar),
          "convert input or weight, or use torch.autocast");
 }
 

@@ -1,7 +1,7 @@
-// CTC loss and its gradient (Graves et al. 2006): forward and backward variables over the label string with blanks
-// between, in log space, one loop over time. Lengths may be values of the program (the .Tensor overloads); then
-// the label strings are as long as `targets` can hold, where eager looks at the longest.
-// Pure functions; any thread.
+// CTC loss and its gradient (Graves et al. 2006): forward and backward variables over the label
+// string with blanks between, in log space, one loop over time. Lengths may be values of the
+// program (the .Tensor overloads); then the label strings are as long as `targets` can hold, where
+// eager looks at the longest. Pure functions; any thread.
 #include <algorithm>
 #include <limits>
 
@@ -37,17 +37,21 @@ Sizes sizes_of(const Args& a) {
 void check_ctc(const Args& a) {
   Type p = a.type("log_probs"), targets = a.type("targets");
   if (p.rank() != 3)
-    fail(Code::kRuntime, cat("ctc_loss: expected log_probs of 3 dimensions, but got ", size_text(p.dims())));
+    fail(Code::kRuntime,
+         cat("ctc_loss: expected log_probs of 3 dimensions, but got ", size_text(p.dims())));
   if (p.dtype() != DType::kF32 && p.dtype() != DType::kF64)
     fail(Code::kNotImplemented, not_implemented_for("ctc_loss_cpu", p.dtype()));
   if (targets.dtype() != DType::kS64 && targets.dtype() != DType::kS32)
-    fail(Code::kRuntime, cat("Expected tensor for argument #2 'targets' to have scalar type Long; but got torch.",
-                             eager_name(targets.dtype()).scalar, "Tensor instead (while checking arguments for "
-                             "ctc_loss_cpu)"));
+    fail(Code::kRuntime,
+         cat("Expected tensor for argument #2 'targets' to have scalar type Long; but got torch.",
+             eager_name(targets.dtype()).scalar,
+             "Tensor instead (while checking arguments for "
+             "ctc_loss_cpu)"));
   if (int64_t blank = a.i("blank"); blank < 0 || blank >= p.dim(2))
     fail(Code::kRuntime, "blank must be in label range");
   for (std::string_view name : {"input_lengths", "target_lengths"}) {
-    int64_t n = lengths_are_values(a) ? a.type(name).numel() : static_cast<int64_t>(a.ints(name).size());
+    int64_t n =
+        lengths_are_values(a) ? a.type(name).numel() : static_cast<int64_t>(a.ints(name).size());
     if (n != p.dim(1)) fail(Code::kRuntime, cat(name, " must be of size batch_size"));
   }
 }
@@ -59,7 +63,9 @@ V lengths(Lowering& l, std::string_view name) {
 }
 
 // A per-sequence value over [batch, states].
-V per_batch(Builder& b, V v, Type states) { return b.broadcast(v, states.with(v.dtype()), IntList{0}); }
+V per_batch(Builder& b, V v, Type states) {
+  return b.broadcast(v, states.with(v.dtype()), IntList{0});
+}
 
 // Targets as [batch, longest]; what lies behind a sequence's length is anything.
 V target_table(Lowering& l, const Sizes& s) {
@@ -75,11 +81,11 @@ V target_table(Lowering& l, const Sizes& s) {
 
 struct Problem {
   Sizes size;
-  V labels;         // s64 [batch, states]: blank, target, blank, ...
-  V emissions;      // [time, batch, states]: log-probability of each state's label
-  V state;          // s64 [batch, states]: 0, 1, ..
+  V labels;                    // s64 [batch, states]: blank, target, blank, ...
+  V emissions;                 // [time, batch, states]: log-probability of each state's label
+  V state;                     // s64 [batch, states]: 0, 1, ..
   V input_length, last_state;  // over [batch, states]; last_state = 2 * target length
-  V minus_inf;      // [batch, states]
+  V minus_inf;                 // [batch, states]
 };
 
 Problem problem_of(Lowering& l) {
@@ -95,7 +101,8 @@ Problem problem_of(Lowering& l) {
   if (s.longest == 0)
     p.labels = blank;
   else
-    p.labels = b.pad(tags, b.constant_int(l.i("blank"), ir::scalar_type(DType::kS64)), low, high, gap);
+    p.labels =
+        b.pad(tags, b.constant_int(l.i("blank"), ir::scalar_type(DType::kS64)), low, high, gap);
   V rows = b.broadcast(p.labels, states.with(IntList{s.time, s.batch, s.states()}), IntList{1, 2});
   V in_range = b.min(b.max(rows, 0.0), static_cast<double>(s.classes - 1));
   p.emissions = gather_along(b, l.in("log_probs"), in_range, 2);
@@ -120,8 +127,8 @@ V log_sum(Builder& b, std::initializer_list<V> v) {
   return b.add(b.log(sum), most);
 }
 
-// One step of the recursion: stay, come from the neighbour, or skip a blank between different labels. `toward` is
-// 1 in time's direction, -1 against it.
+// One step of the recursion: stay, come from the neighbour, or skip a blank between different
+// labels. `toward` is 1 in time's direction, -1 against it.
 V recursion(Builder& b, const Problem& p, V previous, V skip, V emission, int64_t toward) {
   V fill = b.min_value(ir::scalar_type(previous.dtype()));
   V far = b.select(skip, moved(b, previous, fill, 2 * toward), p.minus_inf);
@@ -135,7 +142,8 @@ V may_skip(Builder& b, const Problem& p, int64_t toward) {
   return b.and_(inside, b.compare(other, p.labels, Cmp::kNe));
 }
 
-// Runs step(t, previous, emission) for all times (first to last, or back) and gives [time, batch, states].
+// Runs step(t, previous, emission) for all times (first to last, or back) and gives [time, batch,
+// states].
 template <class Step>
 V over_time(Builder& b, const Problem& p, bool forward, const Step& step) {
   V zero = b.zeros(ir::scalar_type(DType::kS64));
@@ -161,11 +169,12 @@ V at_time(Builder& b, const Problem& p, V t, Cmp how, int64_t before_end) {
   return b.compare(now, b.sub(p.input_length, static_cast<double>(before_end)), how);
 }
 
-// --- loss ----------------------------------------------------------------------------------------------------
+// --- loss
 
 V forward_variables(Builder& b, const Problem& p) {
   V skip = may_skip(b, p, 1);
-  V open = b.compare(p.state, b.min(p.last_state, 1.0), Cmp::kLe);  // states 0 and, with a target, 1
+  V open =
+      b.compare(p.state, b.min(p.last_state, 1.0), Cmp::kLe);  // states 0 and, with a target, 1
   return over_time(b, p, true, [&](V t, V previous, V emission) {
     V first = b.broadcast(b.compare(t, 0.0, Cmp::kEq), p.state.type.with(DType::kPred), {});
     V start = b.select(open, emission, p.minus_inf);
@@ -213,7 +222,7 @@ void ctc_lower(Lowering& l, std::vector<V>& out) {
   out.push_back(b.transpose(alpha, IntList{1, 0, 2}));
 }
 
-// --- gradient ------------------------------------------------------------------------------------------------
+// --- gradient
 
 V backward_variables(Builder& b, const Problem& p) {
   V skip = may_skip(b, p, -1);

@@ -39,7 +39,9 @@ inline EagerName eager_name(ir::DType t) {
 }
 
 // [2, 3, 4]
-inline std::string size_text(std::span<const int64_t> dims) { return cat("[", join(dims, ", "), "]"); }
+inline std::string size_text(std::span<const int64_t> dims) {
+  return cat("[", join(dims, ", "), "]");
+}
 
 // "op" not implemented for 'Bool'
 inline std::string not_implemented_for(std::string_view kernel, ir::DType t) {

@@ -1,6 +1,6 @@
-// Embedding look-ups and bags. Rows are gathered by index and added up by scatters; an index to be left out (the
-// padding) is sent out of range, where scatters drop it. Sums are taken in f32 for halves.
-// Pure functions; any thread.
+// Embedding look-ups and bags. Rows are gathered by index and added up by scatters; an index to be
+// left out (the padding) is sent out of range, where scatters drop it. Sums are taken in f32 for
+// halves. Pure functions; any thread.
 #include <algorithm>
 
 #include "base/error.h"
@@ -19,8 +19,10 @@ enum Mode : int64_t { kSum = 0, kMean = 1, kMax = 2 };
 
 void check_index_type(Type t, std::string_view arg, int place, std::string_view op) {
   if (t.dtype() != DType::kS64 && t.dtype() != DType::kS32)
-    fail(Code::kRuntime, cat("Expected tensor for argument #", place, " '", arg, "' to have one of the following "
-                             "scalar types: Long, Int; but got torch.", eager_name(t.dtype()).scalar,
+    fail(Code::kRuntime, cat("Expected tensor for argument #", place, " '", arg,
+                             "' to have one of the following "
+                             "scalar types: Long, Int; but got torch.",
+                             eager_name(t.dtype()).scalar,
                              "Tensor instead (while checking arguments for ", op, ")"));
 }
 
@@ -46,12 +48,12 @@ V over_rows(Builder& b, V v, V rows) {
 
 // How often each of n values occurs in index, at every index.
 V counts_at(Builder& b, V index, int64_t n) {
-  V counts = scatter_list(b, b.zeros(ir::make_type(DType::kS64, {&n, 1})), index, b.ones(index.type), 0,
-                          Combine::kAdd);
+  V counts = scatter_list(b, b.zeros(ir::make_type(DType::kS64, {&n, 1})), index,
+                          b.ones(index.type), 0, Combine::kAdd);
   return take_along_list(b, counts, index, 0);
 }
 
-// --- embedding -----------------------------------------------------------------------------------------------
+// --- embedding
 
 void embedding_type(const Args& a, std::vector<Type>& out) {
   Type weight = a.type("weight"), index = a.type("indices");
@@ -64,7 +66,8 @@ void embedding_type(const Args& a, std::vector<Type>& out) {
 
 void embedding_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
-  out.push_back(b.reshape(take_along_list(b, l.in("weight"), flat(b, l.in("indices")), 0), l.out().dims()));
+  out.push_back(
+      b.reshape(take_along_list(b, l.in("weight"), flat(b, l.in("indices")), 0), l.out().dims()));
 }
 
 void dense_backward_type(const Args& a, std::vector<Type>& out) {
@@ -84,11 +87,15 @@ void dense_backward_lower(Lowering& l, std::vector<V>& out) {
   out.push_back(b.convert(sum, l.out().dtype()));
 }
 
-// --- bags ----------------------------------------------------------------------------------------------------
+// --- bags
 
-int64_t bag_count(const Args& a) { return a.type("offsets").dim(0) - a.b_or("include_last_offset", false); }
+int64_t bag_count(const Args& a) {
+  return a.type("offsets").dim(0) - a.b_or("include_last_offset", false);
+}
 
-DType index_dtype(const Args& a) { return ir::promote(a.type("indices").dtype(), a.type("offsets").dtype()); }
+DType index_dtype(const Args& a) {
+  return ir::promote(a.type("indices").dtype(), a.type("offsets").dtype());
+}
 
 // Where eager's kernel goes by offsets alone, it leaves offset2bag empty.
 bool needs_bag_ids(const Args& a) {
@@ -99,16 +106,19 @@ bool needs_bag_ids(const Args& a) {
 void check_bags(const Args& a) {
   Type weight = a.type("weight"), index = a.type("indices"), offsets = a.type("offsets");
   if (index.rank() != 1 && index.rank() != 2)
-    fail(Code::kRuntime, cat("input has to be a 1D or 2D Tensor, but got Tensor of dimension ", index.rank()));
+    fail(Code::kRuntime,
+         cat("input has to be a 1D or 2D Tensor, but got Tensor of dimension ", index.rank()));
   if (offsets.rank() != 1)
-    fail(Code::kRuntime, cat("offsets has to be a 1D Tensor, but got Tensor of dimension ", offsets.rank()));
+    fail(Code::kRuntime,
+         cat("offsets has to be a 1D Tensor, but got Tensor of dimension ", offsets.rank()));
   check_index_type(index, "indices", 1, "embedding_bag");
   check_index_type(offsets, "offsets", 1, "embedding_bag");
   if (!ir::is_float(weight.dtype()))
-    fail(Code::kRuntime, cat("Expected tensor for argument #1 'weight' to have one of the following scalar types: "
-                             "Half, BFloat16, Float, Double; but got torch.",
-                             eager_name(weight.dtype()).scalar,
-                             "Tensor instead (while checking arguments for embedding_bag)"));
+    fail(Code::kRuntime,
+         cat("Expected tensor for argument #1 'weight' to have one of the following scalar types: "
+             "Half, BFloat16, Float, Double; but got torch.",
+             eager_name(weight.dtype()).scalar,
+             "Tensor instead (while checking arguments for embedding_bag)"));
   if (bag_count(a) < 0)
     fail(Code::kRuntime, "include_last_offset: number of offset should be at least 1");
   std::optional<Type> scale = a.opt_type("per_sample_weights");
@@ -116,11 +126,12 @@ void check_bags(const Args& a) {
   if (a.i("mode") != kSum)
     fail(Code::kRuntime, "embedding_bag: per_sample_weights only supported with mode='sum'");
   if (scale->dtype() != weight.dtype())
-    fail(Code::kRuntime, cat("Expected tensor for argument #1 'weight' to have the same type as tensor for "
-                             "argument #1 'per_sample_weights'; but type torch.",
-                             eager_name(weight.dtype()).scalar, "Tensor does not equal torch.",
-                             eager_name(scale->dtype()).scalar,
-                             "Tensor (while checking arguments for embedding_bag)"));
+    fail(Code::kRuntime,
+         cat("Expected tensor for argument #1 'weight' to have the same type as tensor for "
+             "argument #1 'per_sample_weights'; but type torch.",
+             eager_name(weight.dtype()).scalar, "Tensor does not equal torch.",
+             eager_name(scale->dtype()).scalar,
+             "Tensor (while checking arguments for embedding_bag)"));
   if (scale->numel() != index.numel())
     fail(Code::kRuntime, "embedding_bag: per_sample_weights must have as many elements as indices");
 }
@@ -173,7 +184,8 @@ struct BagMax {
   V value, word;
 };
 
-// The largest entry of each bag and column, and the word that it first came from; 0 where the bag is empty.
+// The largest entry of each bag and column, and the word that it first came from; 0 where the bag
+// is empty.
 BagMax bag_max(Builder& b, const Bags& g, V rows, V sizes) {
   Type t = rows.type.with(IntList{g.count, rows.dim(1)});
   if (t.numel() == 0 || rows.dim(0) == 0) return {b.zeros(t), b.zeros(t.with(DType::kS64))};
@@ -181,8 +193,8 @@ BagMax bag_max(Builder& b, const Bags& g, V rows, V sizes) {
   V hit = b.compare(rows, take_along_list(b, most, g.id, 0), Cmp::kEq);
   int64_t n = rows.dim(0);
   V place = b.iota(rows.type.with(DType::kS64), 0), behind = b.constant_int(n, place.type);
-  V first = scatter_list(b, b.constant_int(n, t.with(DType::kS64)), g.target, b.select(hit, place, behind), 0,
-                         Combine::kMin);
+  V first = scatter_list(b, b.constant_int(n, t.with(DType::kS64)), g.target,
+                         b.select(hit, place, behind), 0, Combine::kMin);
   V at = b.min(as_1d(b, first), static_cast<double>(n - 1));
   V word = b.reshape(take_along_list(b, g.index, at, 0), t.dims());
   V filled = over_rows(b, b.compare(sizes, 0.0, Cmp::kGt), b.zeros(t.with(DType::kPred)));
@@ -194,7 +206,8 @@ void bag_lower(Lowering& l, std::vector<V>& out) {
   Bags g = bags_of(l);
   int64_t mode = l.i("mode");
   V rows = take_along_list(b, computed(l, "weight"), g.index, 0);
-  if (l.has("per_sample_weights")) rows = b.mul(rows, over_rows(b, computed(l, "per_sample_weights"), rows));
+  if (l.has("per_sample_weights"))
+    rows = b.mul(rows, over_rows(b, computed(l, "per_sample_weights"), rows));
   V sizes = g.add_up(b, b.ones(g.index.type)), result, most = sizes;
   if (mode == kMax) {
     BagMax m = bag_max(b, g, rows, sizes);
@@ -210,7 +223,7 @@ void bag_lower(Lowering& l, std::vector<V>& out) {
   out.push_back(mode == kSum ? b.zeros(l.out(3)) : b.convert(most, l.out(3).dtype()));
 }
 
-// --- bags, backward ------------------------------------------------------------------------------------------
+// --- bags, backward
 
 void bag_backward_type(const Args& a, std::vector<Type>& out) {
   if (a.b_or("sparse", false))
@@ -232,7 +245,8 @@ V max_backward(Lowering& l, V grad) {
   int64_t words = l.out().dim(0), columns = l.out().dim(1), total = words * columns;
   V word = b.convert(l.in("maximum_indices"), DType::kS64);
   V place = b.add(b.mul(word, static_cast<double>(columns)), b.iota(word.type, 1));
-  V filled = over_rows(b, b.compare(l.in("bag_size"), 0.0, Cmp::kNe), b.zeros(word.type.with(DType::kPred)));
+  V filled = over_rows(b, b.compare(l.in("bag_size"), 0.0, Cmp::kNe),
+                       b.zeros(word.type.with(DType::kPred)));
   place = b.select(filled, place, b.constant_int(total, place.type));
   V zero = b.zeros(ir::make_type(grad.dtype(), {&total, 1}));
   V sum = scatter_list(b, zero, as_1d(b, place), as_1d(b, grad), 0, Combine::kAdd);
@@ -244,7 +258,8 @@ V sum_backward(Lowering& l, V grad) {
   V index = flat(b, l.in("indices"));
   int64_t words = l.out().dim(0), n = index.dim(0);
   V ids = saved_bag_ids(l, grad.dim(0), n), rows = take_along_list(b, grad, ids, 0);
-  if (l.has("per_sample_weights")) rows = b.mul(rows, over_rows(b, computed(l, "per_sample_weights"), rows));
+  if (l.has("per_sample_weights"))
+    rows = b.mul(rows, over_rows(b, computed(l, "per_sample_weights"), rows));
   if (l.b("scale_grad_by_freq")) rows = b.div(rows, over_rows(b, counts_at(b, index, words), rows));
   if (l.i("mode") == kMean) {
     V size = b.max(take_along_list(b, l.in("bag_size"), ids, 0), 1.0);
@@ -266,7 +281,8 @@ void bag_backward_lower(Lowering& l, std::vector<V>& out) {
 
 void sample_backward_type(const Args& a, std::vector<Type>& out) {
   if (a.i("mode") != kSum)
-    fail(Code::kRuntime, "embedding_bag_backward: per_sample_weights only supported for mode='sum'");
+    fail(Code::kRuntime,
+         "embedding_bag_backward: per_sample_weights only supported for mode='sum'");
   int64_t n = a.type("indices").numel();
   out.push_back(ir::make_type(a.type("grad").dtype(), {&n, 1}));
 }

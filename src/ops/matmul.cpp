@@ -161,12 +161,25 @@ void check_matrices(const Args& a, std::string_view x, std::string_view y) {
 }
 void check_mm(const Args& a) { check_matrices(a, "self", "mat2"); }
 
+// addmm's bias spreads over the product; eager's `expand` says so in these words.
+void check_expands(Type self, IntList to) {
+  for (int i = 1; i <= self.rank(); ++i) {
+    int64_t have = self.dim(self.rank() - i);
+    size_t at = to.size() - static_cast<size_t>(i);
+    if (have != 1 && have != to[at])
+      fail(Code::kRuntime, cat("The expanded size of the tensor (", to[at], ") must match the existing size (", have,
+                               ") at non-singleton dimension ", at, ".  Target sizes: ", size_text(to),
+                               ".  Tensor sizes: ", size_text(self.dims())));
+  }
+}
+
 void check_addmm(const Args& a) {
   DType self = a.type("self").dtype(), t = a.type("mat2").dtype();
   if (self != t)
     fail(Code::kRuntime, cat("self and mat2 must have the same dtype, but got ",
                              eager_name(self).scalar, " and ", eager_name(t).scalar));
   check_matrices(a, "mat1", "mat2");
+  check_expands(a.type("self"), {a.type("mat1").dim(0), a.type("mat2").dim(1)});
 }
 
 const Row kRows[] = {

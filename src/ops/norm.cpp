@@ -1,8 +1,9 @@
-// Layer, group and weight normalisation, and the table of all normalisations (batch: batch_norm.cpp).
-// Statistics are taken in two passes, in f32 for halves.
+// Layer, group and weight normalisation, and the table of all normalisations (batch:
+// batch_norm.cpp). Statistics are taken in two passes, in f32 for halves.
 #include "ops/norm.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "ops/axis.h"
@@ -12,24 +13,27 @@
 namespace tp::ops {
 namespace {
 
-// --- layer norm ----------------------------------------------------------------------------------------------
+// --- layer norm
 
-void check_layer_norm(Type x, const IntList& shape, std::optional<Type> weight, std::optional<Type> bias) {
+void check_layer_norm(Type x, const IntList& shape, std::optional<Type> weight,
+                      std::optional<Type> bias) {
   if (shape.empty())
-    fail(Code::kRuntime, "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least "
-                         "one element, but got normalized_shape = []");
+    fail(Code::kRuntime,
+         "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least "
+         "one element, but got normalized_shape = []");
   auto same = [&shape](std::optional<Type> t, std::string_view name) {
     if (t && !std::ranges::equal(t->dims(), shape))
-      fail(Code::kRuntime, cat("Expected ", name, " to be of same shape as normalized_shape, but got ", name,
-                               " of shape ", size_text(t->dims()), " and normalized_shape = ",
-                               size_text(shape)));
+      fail(Code::kRuntime,
+           cat("Expected ", name, " to be of same shape as normalized_shape, but got ", name,
+               " of shape ", size_text(t->dims()), " and normalized_shape = ", size_text(shape)));
   };
   same(weight, "weight");
   same(bias, "bias");
   Ints dims = x.dims();
   if (dims.size() < shape.size() || !std::ranges::equal(dims.last(shape.size()), shape))
-    fail(Code::kRuntime, cat("Given normalized_shape=", size_text(shape), ", expected input with shape [*, ",
-                             join(shape, ", "), "], but got input of size", size_text(dims)));
+    fail(Code::kRuntime,
+         cat("Given normalized_shape=", size_text(shape), ", expected input with shape [*, ",
+             join(shape, ", "), "], but got input of size", size_text(dims)));
 }
 
 Groups layer_groups(const Args& a, Type x) {
@@ -85,25 +89,29 @@ void layer_norm_backward_lower(Lowering& l, std::vector<V>& out) {
   V rstd = over_x("rstd"), normalized = b.mul(b.sub(x, over_x("mean")), rstd);
   V weighted = weight ? b.mul(grad, b.broadcast_to(weight, x.dims())) : grad;
   put_result(l, out, l.out(0) ? through_moments(b, weighted, normalized, rstd, g) : V());
-  put_result(l, out, l.out(1) ? b.reduce(b.mul(grad, normalized), g.kept, Builder::Red::kSum) : V());
+  put_result(l, out,
+             l.out(1) ? b.reduce(b.mul(grad, normalized), g.kept, Builder::Red::kSum) : V());
   put_result(l, out, l.out(2) ? b.reduce(grad, g.kept, Builder::Red::kSum) : V());
 }
 
-// --- group norm ----------------------------------------------------------------------------------------------
+// --- group norm
 
 void check_group_norm(const Args& a, Type x) {
   int64_t channels = a.i("C"), groups = a.i("group");
   if (groups <= 0)
     fail(Code::kRuntime, cat("Expected num groups to be greater than 0, got ", groups));
   if (channels % groups != 0)
-    fail(Code::kRuntime, cat("Expected number of channels in input to be divisible by num_groups, but got "
-                             "input of shape ", size_text(x.dims()), " and num_groups=", groups));
+    fail(Code::kRuntime,
+         cat("Expected number of channels in input to be divisible by num_groups, but got "
+             "input of shape ",
+             size_text(x.dims()), " and num_groups=", groups));
   for (std::string_view name : {"weight", "bias"}) {
     std::optional<Type> t = a.opt_type(name);
     if (t && (t->rank() != 1 || t->dim(0) != channels))
-      fail(Code::kRuntime, cat("Expected ", name, " to be a vector of size equal to the number of channels in ",
-                               "input, but got ", name, " of shape ",
-                               size_text(t->dims()), " and input of shape ", size_text(x.dims())));
+      fail(Code::kRuntime,
+           cat("Expected ", name, " to be a vector of size equal to the number of channels in ",
+               "input, but got ", name, " of shape ", size_text(t->dims()), " and input of shape ",
+               size_text(x.dims())));
   }
 }
 
@@ -134,7 +142,8 @@ void group_norm_lower(Lowering& l, std::vector<V>& out) {
   Groups g = groups_over(x.type, {2});
   Moments m = moments(b, x, g);
   V rstd = inverse_std(b, m.variance, l.f("eps"));
-  V y = b.reshape(b.mul(m.centered, stretch(b, rstd, x, g.kept)), IntList{l.i("N"), l.i("C"), l.i("HxW")});
+  V y = b.reshape(b.mul(m.centered, stretch(b, rstd, x, g.kept)),
+                  IntList{l.i("N"), l.i("C"), l.i("HxW")});
   if (weight) y = b.mul(y, per_channel(b, weight, y));
   if (bias) y = b.add(y, per_channel(b, bias, y));
   put_result(l, out, b.reshape(y, l.out(0).dims()));
@@ -155,28 +164,33 @@ void group_norm_backward_type(const Args& a, std::vector<Type>& out) {
 void group_norm_backward_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   const IntList channels{l.i("N"), l.i("C"), l.i("HxW")}, grouped = grouped_dims(l), others{0, 2};
-  V grad = b.reshape(computed(l, "grad_out"), channels), x = b.reshape(computed(l, "input"), grouped);
+  V grad = b.reshape(computed(l, "grad_out"), channels),
+    x = b.reshape(computed(l, "input"), grouped);
   Groups g = groups_over(x.type, {2});
   auto over_x = [&](std::string_view name) {
-    return stretch(b, b.reshape(b.convert(l.in(name), x.dtype()), IntList{grouped[0], grouped[1]}), x, g.kept);
+    return stretch(b, b.reshape(b.convert(l.in(name), x.dtype()), IntList{grouped[0], grouped[1]}),
+                   x, g.kept);
   };
   V rstd = over_x("rstd"), normalized = b.mul(b.sub(x, over_x("mean")), rstd);
   V weight = computed(l, "weight");
   V weighted = b.reshape(weight ? b.mul(grad, per_channel(b, weight, grad)) : grad, grouped);
-  V gx = l.out(0) ? b.reshape(through_moments(b, weighted, normalized, rstd, g), l.out(0).dims()) : V();
+  V gx = l.out(0) ? b.reshape(through_moments(b, weighted, normalized, rstd, g), l.out(0).dims())
+                  : V();
   V products = b.mul(grad, b.reshape(normalized, channels));
   put_result(l, out, gx);
   put_result(l, out, l.out(1) ? b.reduce(products, others, Builder::Red::kSum) : V());
   put_result(l, out, l.out(2) ? b.reduce(grad, others, Builder::Red::kSum) : V());
 }
 
-// --- weight norm: w = v * g / |v|, the norm over all dims but one ---------------------------------------------
+// --- weight norm: w = v * g / |v|, the norm over all dims but one
 
 Groups weight_groups(const Args& a, Type v) {
   int64_t dim = a.i("dim");
   if (dim != 0 && dim != v.rank() - 1)
-    fail(Code::kRuntime, cat("_weight_norm_interface: fused kernels can only be applied for first or last dim, "
-                             "but got dim=", dim));
+    fail(Code::kRuntime,
+         cat("_weight_norm_interface: fused kernels can only be applied for first or last dim, "
+             "but got dim=",
+             dim));
   IntList reduced;
   for (int64_t i = 0; i < v.rank(); ++i)
     if (i != dim) reduced.push_back(i);
@@ -218,11 +232,40 @@ void weight_norm_backward_lower(Lowering& l, std::vector<V>& out) {
   put_result(l, out, b.reshape(b.div(dot, norm), l.out(1).dims()));
 }
 
+// --- renorm: slices along `dim` whose p-norm is above maxnorm are scaled down to it
+
+void renorm_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = computed(l, "self"), size = b.abs(x);
+  int64_t dim = l.dim("dim", x.rank());
+  double p = l.f("p");
+  IntList reduced;
+  for (int64_t i = 0; i < x.rank(); ++i)
+    if (i != dim) reduced.push_back(i);
+  V norm;
+  if (std::isinf(p)) {
+    norm = b.reduce(size, reduced, Builder::Red::kMax);
+  } else {
+    V power = p == 1   ? size
+              : p == 2 ? b.mul(size, size)
+                       : b.binary("stablehlo.power", size, b.constant(p, size.type));
+    norm = b.reduce(power, reduced, Builder::Red::kSum);
+    if (p == 2) norm = b.sqrt(norm);
+    if (p != 1 && p != 2) norm = b.binary("stablehlo.power", norm, b.constant(1 / p, norm.type));
+  }
+  V most = l.number("maxnorm", norm.type);
+  V factor = b.select(b.compare(norm, most, hlo::Cmp::kGt), b.div(most, b.add(norm, 1e-7)),
+                      b.ones(norm.type));
+  out.push_back(
+      b.convert(b.mul(x, stretch(b, b.convert(factor, x.dtype()), x, {&dim, 1})), l.out().dtype()));
+}
+
 }  // namespace
 
-// --- shared --------------------------------------------------------------------------------------------------
+// --- shared
 
-DType param_dtype(const Args& a, std::initializer_list<std::string_view> params, std::string_view kernel) {
+DType param_dtype(const Args& a, std::initializer_list<std::string_view> params,
+                  std::string_view kernel) {
   DType x = a.type("input").dtype(), first = x;
   bool found = false;
   for (std::string_view name : params)
@@ -325,7 +368,10 @@ Family norm() {
       {.name = "aten::batch_norm_backward",
        .type = batch_norm_backward_type,
        .lower = batch_norm_backward_lower},
-      {.name = "aten::_weight_norm_interface", .type = weight_norm_type, .lower = weight_norm_lower},
+      {.name = "aten::renorm", .lower = renorm_lower, .baked = "p"},
+      {.name = "aten::_weight_norm_interface",
+       .type = weight_norm_type,
+       .lower = weight_norm_lower},
       {.name = "aten::_weight_norm_interface_backward",
        .type = weight_norm_backward_type,
        .lower = weight_norm_backward_lower},

@@ -1,13 +1,15 @@
-// What the normalisations share: dtype rules of eager's CPU kernels, moments, and the gradient through them.
-// Pure functions; any thread.
+// What the normalisations share: dtype rules of eager's CPU kernels, moments, and the gradient
+// through them. Pure functions; any thread.
 #pragma once
 #include "ops/row.h"
 
 namespace tp::ops {
 
-// The dtype of statistics and parameter gradients: the input's, or f32 where a half input comes with f32
-// parameters. Throws with eager's words for other mixtures and for inputs that are not floating.
-DType param_dtype(const Args& a, std::initializer_list<std::string_view> params, std::string_view kernel);
+// The dtype of statistics and parameter gradients: the input's, or f32 where a half input comes
+// with f32 parameters. Throws with eager's words for other mixtures and for inputs that are not
+// floating.
+DType param_dtype(const Args& a, std::initializer_list<std::string_view> params,
+                  std::string_view kernel);
 
 // How the values of a normalisation fall into groups: over `reduced` dims the moments are taken.
 struct Groups {

@@ -43,8 +43,8 @@ std::vector<PoolWindow> pool_windows(const Args& a, Ints in, Ints out, size_t sp
   std::vector<PoolWindow> w;
   for (size_t i = 0; i < spatial; ++i) {
     size_t axis = in.size() - spatial + i;
-    w.push_back({static_cast<int64_t>(axis), in[axis], out[axis], entry(kernel, i), entry(stride, i),
-                 entry(padding, i), entry(dilation, i)});
+    w.push_back({static_cast<int64_t>(axis), in[axis], out[axis], entry(kernel, i),
+                 entry(stride, i), entry(padding, i), entry(dilation, i)});
   }
   return w;
 }
@@ -73,7 +73,8 @@ V stack_windows(Builder& b, V x, const PoolWindow& w) {
 
 V take_stacked(Builder& b, V x, int64_t axis, Ints positions, int64_t out) {
   IntList split = with_dim(x.dims(), axis, out);
-  split.insert(split.begin() + axis + 1, static_cast<int64_t>(positions.size()) / std::max<int64_t>(out, 1));
+  split.insert(split.begin() + axis + 1,
+               static_cast<int64_t>(positions.size()) / std::max<int64_t>(out, 1));
   return b.reshape(take(b, x, axis, positions), split);
 }
 
@@ -112,9 +113,11 @@ V put_in_planes(Builder& b, V updates, V index, Ints dims, size_t spatial, Put h
   int64_t planes = total / plane, each = n / planes;
   const IntList rows{planes, each};
   V at = b.reshape(b.convert(index, DType::kS64), rows), zero = b.zeros(at.type);
-  V inside = b.and_(b.compare(at, zero, Cmp::kGe), b.compare(at, static_cast<double>(plane), Cmp::kLt));
+  V inside =
+      b.and_(b.compare(at, zero, Cmp::kGe), b.compare(at, static_cast<double>(plane), Cmp::kLt));
   V base = b.mul(b.iota(at.type, 0), b.constant_int(plane, at.type));
-  V flat = b.select(inside, b.add(at, base), b.constant_int(total, at.type));  // out of range: dropped
+  V flat =
+      b.select(inside, b.add(at, base), b.constant_int(total, at.type));  // out of range: dropped
   hlo::ScatterConfig c;
   c.inserted_window_dims = {0};
   c.scatter_dims_to_operand = {0};
@@ -130,7 +133,9 @@ Family pool() {
   static const Row kRows[] = {
       {.name = "aten::max_pool2d_with_indices", .lower = max_pool_lower<2>},
       {.name = "aten::max_pool2d_with_indices_backward", .lower = max_pool_backward_lower<2>},
-      {.name = "aten::max_pool3d_with_indices", .type = max_pool3d_type, .lower = max_pool_lower<3>},
+      {.name = "aten::max_pool3d_with_indices",
+       .type = max_pool3d_type,
+       .lower = max_pool_lower<3>},
       {.name = "aten::max_pool3d_with_indices_backward",
        .type = max_pool3d_backward_type,
        .lower = max_pool_backward_lower<3>},
@@ -154,6 +159,8 @@ Family pool() {
       {.name = "aten::adaptive_max_pool2d_backward", .lower = indexed_backward_lower<2>},
       {.name = "aten::adaptive_max_pool3d", .lower = adaptive_max_lower<3>},
       {.name = "aten::adaptive_max_pool3d_backward", .lower = indexed_backward_lower<3>},
+      {.name = "aten::fractional_max_pool2d", .lower = fractional_lower<2>},
+      {.name = "aten::fractional_max_pool3d", .lower = fractional_lower<3>},
       {.name = "aten::fractional_max_pool2d_backward", .lower = indexed_backward_lower<2>},
       {.name = "aten::fractional_max_pool3d_backward",
        .type = fractional3d_backward_type,

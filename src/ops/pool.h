@@ -1,5 +1,5 @@
-// What the poolings share: windows along one axis, arg-max by eager's scan order, scatters into planes.
-// Pure functions; any thread, the Builder's owner.
+// What the poolings share: windows along one axis, arg-max by eager's scan order, scatters into
+// planes. Pure functions; any thread, the Builder's owner.
 #pragma once
 #include "ops/row.h"
 
@@ -36,11 +36,12 @@ Indexed larger(Builder& b, Indexed x, Indexed y);
 // The same over a whole axis, whatever order the compiler takes.
 Indexed reduce_larger(Builder& b, Indexed x, int64_t axis);
 
-// zeros(planes of `dims`) with `updates` put at `index` within each plane, added up or (unpool) set.
+// zeros(planes of `dims`) with `updates` put at `index` within each plane, added up or (unpool)
+// set.
 enum class Put { kAdd, kSet };
 V put_in_planes(Builder& b, V updates, V index, Ints dims, size_t spatial, Put how);
 
-// --- rules, <number of spatial dims> -------------------------------------------------------------------------
+// --- rules, <number of spatial dims>
 
 template <size_t n>
 void max_pool_lower(Lowering& l, std::vector<V>& out);
@@ -49,6 +50,8 @@ void max_pool_backward_lower(Lowering& l, std::vector<V>& out);
 // Backward from saved indices alone: adaptive and fractional pooling.
 template <size_t n>
 void indexed_backward_lower(Lowering& l, std::vector<V>& out);
+template <size_t n>
+void fractional_lower(Lowering& l, std::vector<V>& out);
 template <size_t n>
 void unpool_lower(Lowering& l, std::vector<V>& out);
 template <size_t n>

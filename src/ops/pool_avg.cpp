@@ -1,4 +1,5 @@
-// Average pooling and the adaptive poolings. Sums go axis by axis; the divisor is one constant vector an axis.
+// Average pooling and the adaptive poolings. Sums go axis by axis; the divisor is one constant
+// vector an axis.
 #include <algorithm>
 
 #include "ops/axis.h"
@@ -32,7 +33,8 @@ IntList counts_of(const PoolWindow& w, bool include_padding) {
   IntList n;
   for (int64_t o = 0; o < w.out; ++o) {
     int64_t first = w.start(o), last = std::min(first + w.kernel, w.in + w.padding);
-    n.push_back(include_padding ? last - first : std::min(last, w.in) - std::max<int64_t>(first, 0));
+    n.push_back(include_padding ? last - first
+                                : std::min(last, w.in) - std::max<int64_t>(first, 0));
   }
   return n;
 }
@@ -59,7 +61,8 @@ TapTable window_taps(const PoolWindow& w) {
   TapTable taps;
   for (int64_t o = 0; o < w.out; ++o) {
     taps.emplace_back();
-    for (int64_t p = std::max<int64_t>(w.start(o), 0); p < std::min(w.start(o) + w.kernel, w.in); ++p)
+    for (int64_t p = std::max<int64_t>(w.start(o), 0); p < std::min(w.start(o) + w.kernel, w.in);
+         ++p)
       taps.back().push_back({p, 1.0});
   }
   return taps;
@@ -74,7 +77,7 @@ V unsum_axis(Builder& b, V grad, const PoolWindow& w) {
   return spread(b, terms, offsets, w.axis, 1, w.in);
 }
 
-// --- adaptive ------------------------------------------------------------------------------------------------
+// --- adaptive
 
 struct AdaptiveAxis {
   int64_t axis, in, out;
@@ -92,7 +95,8 @@ std::vector<AdaptiveAxis> adaptive_axes(Ints in, Ints out, size_t spatial) {
 TapTable adaptive_taps(const AdaptiveAxis& a) {
   TapTable taps(static_cast<size_t>(a.out));
   for (int64_t o = 0; o < a.out; ++o)
-    for (int64_t p = a.start(o); p < a.end(o); ++p) taps[static_cast<size_t>(o)].push_back({p, 1.0});
+    for (int64_t p = a.start(o); p < a.end(o); ++p)
+      taps[static_cast<size_t>(o)].push_back({p, 1.0});
   return taps;
 }
 
@@ -108,7 +112,8 @@ V adaptive_stack(Builder& b, V x, const AdaptiveAxis& a) {
   for (int64_t o = 0; o < a.out; ++o) longest = std::max(longest, a.end(o) - a.start(o));
   IntList positions;
   for (int64_t o = 0; o < a.out; ++o)
-    for (int64_t j = 0; j < longest; ++j) positions.push_back(std::min(a.start(o) + j, a.end(o) - 1));
+    for (int64_t j = 0; j < longest; ++j)
+      positions.push_back(std::min(a.start(o) + j, a.end(o) - 1));
   return take_stacked(b, x, a.axis, positions, a.out);
 }
 
@@ -173,7 +178,8 @@ void adaptive_max_lower(Lowering& l, std::vector<V>& out) {
     r = with_positions(b, x, n);
     std::vector<AdaptiveAxis> axes = adaptive_axes(x.dims(), l.out().dims(), n);
     for (size_t i = n; i-- > 0;)
-      r = reduce_larger(b, {adaptive_stack(b, r.value, axes[i]), adaptive_stack(b, r.index, axes[i])},
+      r = reduce_larger(b,
+                        {adaptive_stack(b, r.value, axes[i]), adaptive_stack(b, r.index, axes[i])},
                         axes[i].axis + 1);
   }
   out.push_back(r.value);

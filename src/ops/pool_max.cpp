@@ -1,5 +1,5 @@
-// Max pooling with indices, its backward, and unpooling. Axes are pooled one after another, last first: the
-// first maximum along a row, then the first along a column, is the first in scan order.
+// Max pooling with indices, its backward, and unpooling. Axes are pooled one after another, last
+// first: the first maximum along a row, then the first along a column, is the first in scan order.
 #include "ops/axis.h"
 #include "ops/pool.h"
 
@@ -11,7 +11,8 @@ constexpr int64_t kComparedTaps = 64;
 
 Indexed pool_axis(Builder& b, Indexed x, const PoolWindow& w) {
   if (w.kernel > kUnrolledWindow)
-    return reduce_larger(b, {stack_windows(b, x.value, w), stack_windows(b, x.index, w)}, w.axis + 1);
+    return reduce_larger(b, {stack_windows(b, x.value, w), stack_windows(b, x.index, w)},
+                         w.axis + 1);
   Indexed best;
   for (int64_t k = 0; k < w.kernel; ++k) {
     Indexed tap{window_tap(b, x.value, w, k), window_tap(b, x.index, w, k)};
@@ -25,11 +26,12 @@ void put_indexed(Lowering& l, std::vector<V>& out, Indexed r) {
   out.push_back(l.builder().convert(r.index, DType::kS64));
 }
 
-// The gradient as a sum over kernel positions: an output gives its gradient to the tap whose position it saved.
+// The gradient as a sum over kernel positions: an output gives its gradient to the tap whose
+// position it saved.
 struct Backward {
   Builder& b;
   std::vector<PoolWindow> windows;
-  IntList pitch;  // plane distance of one step along each axis
+  IntList pitch;     // plane distance of one step along each axis
   V grad, relative;  // saved position minus the window's first
 
   V place(size_t axis, int64_t offset) {
@@ -48,7 +50,8 @@ struct Backward {
   }
 };
 
-V relative_positions(Builder& b, V index, const std::vector<PoolWindow>& windows, const IntList& pitch) {
+V relative_positions(Builder& b, V index, const std::vector<PoolWindow>& windows,
+                     const IntList& pitch) {
   V r = b.convert(index, DType::kS32);
   for (size_t i = 0; i < windows.size(); ++i) {
     V step = b.constant_int(windows[i].stride * pitch[i], r.type);
@@ -88,7 +91,8 @@ void max_pool_backward_lower(Lowering& l, std::vector<V>& out) {
     taps *= windows[i].kernel;
   }
   bool empty = x.numel() == 0 || grad.type.numel() == 0;
-  if (taps > kComparedTaps || plane >= int64_t{1} << 31 || empty) return indexed_backward_lower<n>(l, out);
+  if (taps > kComparedTaps || plane >= int64_t{1} << 31 || empty)
+    return indexed_backward_lower<n>(l, out);
   grad = b.convert(grad, ir::compute_dtype(grad.dtype()));
   V relative = relative_positions(b, l.in("indices"), windows, pitch);
   Backward backward{b, windows, pitch, grad, relative};
@@ -106,7 +110,8 @@ void indexed_backward_lower(Lowering& l, std::vector<V>& out) {
 
 template <size_t n>
 void unpool_lower(Lowering& l, std::vector<V>& out) {
-  out.push_back(put_in_planes(l.builder(), l.in("self"), l.in("indices"), l.out().dims(), n, Put::kSet));
+  out.push_back(
+      put_in_planes(l.builder(), l.in("self"), l.in("indices"), l.out().dims(), n, Put::kSet));
 }
 
 template void max_pool_lower<2>(Lowering&, std::vector<V>&);

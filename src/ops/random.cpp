@@ -3,6 +3,8 @@
 #include <cmath>
 #include <numbers>
 
+#include <limits>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/eager_text.h"
@@ -117,15 +119,25 @@ void exponential_lower(Lowering& l, std::vector<V>& out) {
   V e = b.neg(b.log(Random(l).open_uniform(draw_type(l.out()))));
   put(l, out, b.div(e, number_or(l, "lambd", e.type, 1)));
 }
-template <Text words>
-void continuous_type(const Args& a, std::vector<Type>& out) {
+[[noreturn]] void not_continuous(std::string_view what, std::string_view dtype) {
+  fail(Code::kRuntime,
+       cat(what,
+           " distribution is a continuous probability distribution. dtype must be a "
+           "floating point but you specified ",
+           dtype));
+}
+void cauchy_type(const Args& a, std::vector<Type>& out) {
   DType t = a.type("self").dtype();
-  if (!ir::is_float(t))
-    fail(Code::kRuntime,
-         cat(words.text,
-             " distribution is a continuous probability distribution. dtype must be a "
-             "floating point but you specified ",
-             eager_name(t).scalar));
+  if (!ir::is_float(t)) not_continuous("Cauchy", eager_name(t).cpp);
+  type_same(a, out);
+}
+void exponential_type(const Args& a, std::vector<Type>& out) {
+  DType t = a.type("self").dtype();
+  if (!ir::is_float(t)) not_continuous("Exponential", eager_name(t).scalar);
+  type_same(a, out);
+}
+void log_normal_type(const Args& a, std::vector<Type>& out) {
+  need_float(a, "log_normal_cpu");
   type_same(a, out);
 }
 
@@ -333,15 +345,45 @@ void rrelu_lower(Lowering& l, std::vector<V>& out) {
 }
 
 // A distribution over self's shape; `numbers` are its parameters.
+// --- ranges of the distributions' parameters, in eager's words ----------------------------------------------
+
+void check_uniform(const Args& a) {
+  auto from = a.number_value("from"), to = a.number_value("to");
+  if (from && to && *from > *to)
+    fail(Code::kRuntime, cat("uniform_ expects to return a [from, to) range, but found from=", *from, " > to=", *to));
+}
+
+struct Range {
+  const char* number;
+  const char* rule;   // up to the value
+  double low, high;
+  bool open;          // the ends are out
+};
+template <const Range& range>
+void check_range(const Args& a) {
+  auto v = a.number_value(range.number);
+  if (!v) return;
+  bool inside = range.open ? *v > range.low && *v < range.high : *v >= range.low && *v <= range.high;
+  if (!inside) fail(Code::kRuntime, cat(range.rule, *v));
+}
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr Range kNormal{"std", "normal expects std >= 0.0, but found std ", 0, kInfinite, false};
+constexpr Range kLogNormal{"std", "log_normal_ expects std > 0.0, but found std=", 0, kInfinite, true};
+constexpr Range kCauchy{"sigma", "cauchy_ expects sigma > 0.0, but found sigma=", 0, kInfinite, true};
+constexpr Range kExponential{"lambd", "exponential_ expects lambda > 0.0, but found lambda=", 0, kInfinite, true};
+constexpr Range kGeometric{"p", "geometric_ expects p to be in (0, 1), but got p=", 0, 1, true};
+constexpr Range kBernoulli{"p", "bernoulli_ expects p to be in [0, 1], but got p=", 0, 1, false};
+
 constexpr Row fills(const char* name, TypeRule type, LowerRule lower, const char* numbers = "",
-                    const char* also = "") {
+                    const char* also = "", CheckRule check = nullptr) {
   return {.name = name,
           .type = type,
           .lower = lower,
           .layout = Layout::kLikeFirst,
           .special = Special::kRandom,
           .numbers = numbers,
-          .also = also};
+          .also = also,
+          .check = check};
 }
 constexpr Row draws(const char* name, TypeRule type, LowerRule lower, const char* numbers = "") {
   return {
@@ -352,14 +394,14 @@ constexpr Row draws(const char* name, TypeRule type, LowerRule lower, const char
 
 Family random() {
   static const Row kRows[] = {
-      fills("aten::uniform", uniform_type, uniform_lower, "from to"),
-      fills("aten::normal_functional", normal_type, normal_lower, "mean std", "aten::normal_"),
-      fills("aten::log_normal", continuous_type<"log_normal_">, log_normal_lower, "mean std"),
-      fills("aten::cauchy", continuous_type<"Cauchy">, cauchy_lower, "median sigma"),
-      fills("aten::exponential", continuous_type<"Exponential">, exponential_lower, "lambd"),
-      fills("aten::geometric", type_same, geometric_lower, "p"),
+      fills("aten::uniform", uniform_type, uniform_lower, "from to", "", check_uniform),
+      fills("aten::normal_functional", normal_type, normal_lower, "mean std", "aten::normal_", check_range<kNormal>),
+      fills("aten::log_normal", log_normal_type, log_normal_lower, "mean std", "", check_range<kLogNormal>),
+      fills("aten::cauchy", cauchy_type, cauchy_lower, "median sigma", "", check_range<kCauchy>),
+      fills("aten::exponential", exponential_type, exponential_lower, "lambd", "", check_range<kExponential>),
+      fills("aten::geometric", type_same, geometric_lower, "p", "", check_range<kGeometric>),
       fills("aten::bernoulli", bernoulli_tensor_type, bernoulli_tensor_lower),
-      fills("aten::bernoulli.p", type_same, bernoulli_p_lower, "p", "aten::bernoulli_.float"),
+      fills("aten::bernoulli.p", type_same, bernoulli_p_lower, "p", "aten::bernoulli_.float", check_range<kBernoulli>),
       fills("aten::bernoulli.Tensor", bernoulli_tensor_type, bernoulli_tensor_lower),
       fills("aten::random", random_type, random_lower),
       fills("aten::random.from", random_range_type, random_range_lower),

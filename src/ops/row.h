@@ -47,6 +47,8 @@ class Args {
   int64_t dim(std::string_view name, int rank) const;
   // Reduction dims, wrapped and sorted; None or empty: all of them.
   IntList dims(std::string_view name, int rank) const;
+  // The value of a run-time number, where the argument is one and the operands were given.
+  std::optional<double> number_value(std::string_view name) const;
   // Position of a tensor argument among the operands; -1 where None.
   int operand(std::string_view name) const;
   std::vector<int> operands(std::string_view name) const;  // of a tensor list; -1 for an absent element

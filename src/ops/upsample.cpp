@@ -1,12 +1,13 @@
-// Resizing: nearest, linear, cubic and the antialiased filters, 1-3 spatial dims. Each axis is a table of taps
-// made here in eager's own arithmetic (float, double for double); the backward is the table's transpose.
-// Pure functions; any thread.
+// Resizing: nearest, linear, cubic and the antialiased filters, 1-3 spatial dims. Each axis is a
+// table of taps made here in eager's own arithmetic (float, double for double); the backward is the
+// table's transpose. Pure functions; any thread.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
 #include "ops/axis.h"
 #include "ops/families.h"
+#include "ops/grid_sample.h"
 
 namespace tp::ops {
 namespace {
@@ -17,13 +18,15 @@ struct Resize {
   int64_t axis, in, out;
   bool align_corners;
   double scale;  // the user's; 0: none given
-  bool exact_sizes = false;  // this kernel of eager's goes by the sizes where they are equal or doubled
+  bool exact_sizes =
+      false;  // this kernel of eager's goes by the sizes where they are equal or doubled
 };
 
 // Distance between neighbouring targets, in sources.
 template <class T>
 T step_of(const Resize& r) {
-  if (r.align_corners) return r.out > 1 ? static_cast<T>(r.in - 1) / static_cast<T>(r.out - 1) : T(0);
+  if (r.align_corners)
+    return r.out > 1 ? static_cast<T>(r.in - 1) / static_cast<T>(r.out - 1) : T(0);
   if (r.scale > 0) return static_cast<T>(1.0 / r.scale);
   return static_cast<T>(r.in) / static_cast<T>(r.out);
 }
@@ -69,7 +72,8 @@ std::vector<Tap> cubic(const Resize& r, int64_t i) {
                        cubic_far(T(2) - t, a)};
   std::vector<Tap> taps;
   for (int64_t k = 0; k < 4; ++k)
-    taps.push_back({std::clamp<int64_t>(low - 1 + k, 0, r.in - 1), static_cast<double>(weights[k])});
+    taps.push_back(
+        {std::clamp<int64_t>(low - 1 + k, 0, r.in - 1), static_cast<double>(weights[k])});
   return taps;
 }
 
@@ -89,7 +93,9 @@ T antialias(Filter f, T x) {
 // The filter widens with the step when shrinking; weights are normalised.
 template <class T>
 std::vector<Tap> antialiased(const Resize& r, Filter f, int64_t i) {
-  T step = step_of<T>(r), reach = f == Filter::kLinearAa ? T(1) : f == Filter::kCubicAa ? T(2) : T(3);
+  T step = step_of<T>(r), reach = f == Filter::kLinearAa  ? T(1)
+                                  : f == Filter::kCubicAa ? T(2)
+                                                          : T(3);
   T support = step >= T(1) ? reach * step : reach, shrink = step >= T(1) ? T(1) / step : T(1);
   T center = step * (static_cast<T>(i) + T(0.5));
   int64_t first = std::max<int64_t>(static_cast<int64_t>(center - support + T(0.5)), 0);
@@ -102,7 +108,8 @@ std::vector<Tap> antialiased(const Resize& r, Filter f, int64_t i) {
   }
   std::vector<Tap> taps;
   for (size_t k = 0; k < weights.size(); ++k)
-    taps.push_back({first + static_cast<int64_t>(k), total == T(0) ? 0.0 : static_cast<double>(weights[k] / total)});
+    taps.push_back({first + static_cast<int64_t>(k),
+                    total == T(0) ? 0.0 : static_cast<double>(weights[k] / total)});
   return taps;
 }
 
@@ -112,12 +119,17 @@ TapTable taps_in(const Resize& r, Filter f) {
   for (int64_t i = 0; i < r.out; ++i) {
     switch (f) {
       case Filter::kNearest:
-      case Filter::kNearestExact: taps.push_back({{nearest<T>(r, f, i), 1.0}}); break;
-      case Filter::kLinear: taps.push_back(linear<T>(r, i)); break;
+      case Filter::kNearestExact:
+        taps.push_back({{nearest<T>(r, f, i), 1.0}});
+        break;
+      case Filter::kLinear:
+        taps.push_back(linear<T>(r, i));
+        break;
       case Filter::kCubic:
         taps.push_back(r.exact_sizes ? std::vector<Tap>{{i, 1.0}} : cubic<T>(r, i));
         break;
-      default: taps.push_back(antialiased<T>(r, f, i));
+      default:
+        taps.push_back(antialiased<T>(r, f, i));
     }
   }
   return taps;
@@ -139,8 +151,8 @@ std::vector<Resize> resizes(const Args& a, Ints in, Ints out, size_t spatial) {
   return r;
 }
 
-// Eager's kernels differ in when they look at the sizes before the scale; it shows only where a scale is given
-// that does not lead to the sizes.
+// Eager's kernels differ in when they look at the sizes before the scale; it shows only where a
+// scale is given that does not lead to the sizes.
 void mark_exact(std::vector<Resize>& axes, Filter f, bool backward) {
   bool same = std::ranges::all_of(axes, [](const Resize& r) { return r.in == r.out; });
   for (Resize& r : axes) {
@@ -160,7 +172,8 @@ void upsample_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V x = l.in("self");
   if (l.out().numel() == 0) return out.push_back(b.zeros(l.out()));
-  if (!is_nearest(f)) x = b.convert(x, ir::is_int(x.dtype()) ? DType::kF32 : ir::compute_dtype(x.dtype()));
+  if (!is_nearest(f))
+    x = b.convert(x, ir::is_int(x.dtype()) ? DType::kF32 : ir::compute_dtype(x.dtype()));
   std::vector<Resize> axes = resizes(l, x.dims(), l.out().dims(), n);
   mark_exact(axes, f, false);
   bool bytes = !is_nearest(f) && ir::is_int(l.out().dtype());
@@ -221,6 +234,14 @@ Family upsample() {
        .lower = upsample_backward_lower<kCubicAa, 2>},
       {.name = "aten::_upsample_lanczos2d_aa_backward",
        .lower = upsample_backward_lower<kLanczosAa, 2>},
+      {.name = "aten::grid_sampler_2d", .type = grid_sample_type, .lower = grid_sample_lower},
+      {.name = "aten::grid_sampler_3d", .type = grid_sample_type, .lower = grid_sample_lower},
+      {.name = "aten::grid_sampler_2d_backward",
+       .type = grid_sample_backward_type,
+       .lower = grid_sample_backward_lower},
+      {.name = "aten::grid_sampler_3d_backward",
+       .type = grid_sample_backward_type,
+       .lower = grid_sample_backward_lower},
   };
   return kRows;
 }

@@ -25,8 +25,10 @@ decltype(auto) guarded(F&& f, C&& context) {
   } catch (const Error& e) {
     rethrow(e, context());
   } catch (c10::Error& e) {
+    // Two contexts: c10 prints a single one inside the first line, which has to stand alone.
     std::string where = user_frame();
-    e.add_context("in " + context() + (where.empty() ? "" : ", called at " + where));
+    e.add_context("in " + context());
+    e.add_context(where.empty() ? "on device xla" : "called at " + where);
     throw;
   }
 }

@@ -14,6 +14,7 @@
 #include "ops/row.h"
 #include "torch/errors.h"
 #include "torch/kernels.h"
+#include "torch/recorder.h"
 #include "torch/runtime.h"
 #include "torch/tensor.h"
 
@@ -70,8 +71,9 @@ Tensor new_empty_strided(const Tensor& self, IntArrayRef size, IntArrayRef strid
 // The number as eager's fill_ converts it: checked for overflow, then cast.
 Tensor& fill_scalar(Tensor& self, const at::Scalar& value) {
   guarded([&] {
+    check_overlap(self);
     if (at::isComplexType(self.scalar_type()) || !value.isComplex()) return write_fill(impl_of(self), to_scalar(value));
-    TORCH_CHECK(value.toComplexDouble().imag() == 0, "value cannot be converted to type ", self.scalar_type(), " without overflow");
+    TORCH_CHECK(value.toComplexDouble().imag() == 0, "value cannot be converted to type ", self.dtype().name(), " without overflow");
     write_fill(impl_of(self), to_scalar(at::Scalar(value.toComplexDouble().real())));
   }, [] { return std::string("aten::fill_"); });
   return self;
@@ -84,29 +86,17 @@ void copy_value(Impl& dst, Value v) { write(dst, expand(cast(std::move(v), type_
 Tensor& fill_tensor(Tensor& self, const Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
   if (value.device().is_cpu()) return fill_scalar(self, value.item());
-  guarded([&] { copy_value(impl_of(self), value_of(impl_of(value))); }, [] { return std::string("aten::fill_.Tensor"); });
+  guarded([&] {
+    check_overlap(self);
+    copy_value(impl_of(self), value_of(impl_of(value)));
+  }, [] { return std::string("aten::fill_.Tensor"); });
   return self;
 }
 
-// Conjugate and negative bits are lazy flags on the tensor: honoured here, where bytes change hands.
-Value resolved_value(const Tensor& t) {
-  Value v = value_of(impl_of(t));
-  auto apply = [&v](const char* name) {
-    const ops::Row* row = ops::find_row(name);
-    check(row != nullptr, cat("the op table has ", name));
-    ir::AttrsBuilder attrs;
-    attrs.operand(ir::symbol("self"), 0);
-    ir::Type type = v.type();
-    v = {ir::Node::make(ops::kind_of(*row), std::span(&v, 1), std::span(&type, 1), attrs.words()), 0};
-  };
-  if (t.is_conj()) apply("aten::conj_physical");
-  if (t.is_neg()) apply("aten::neg");
-  return v;
-}
-
 void check_copy_shape(const Tensor& from, const Tensor& to) {
-  TORCH_CHECK(at::is_expandable_to(from.sizes(), to.sizes()), "The expanded size of the tensor does not match the source: copy of shape ",
-              from.sizes(), " into shape ", to.sizes(), " is not possible (shapes have to broadcast to the destination's)");
+  // The words of eager's TensorIterator: a source that does not broadcast, then one that broadcasts to more.
+  at::DimVector both = at::infer_size_dimvector(to.sizes(), from.sizes());
+  TORCH_CHECK(to.sizes() == both, "output with shape ", to.sizes(), " doesn't match the broadcast shape ", IntArrayRef(both));
 }
 
 void upload_copy(const Tensor& src, const Tensor& dst) {
@@ -136,6 +126,7 @@ Tensor copy_from(const Tensor& src, const Tensor& dst, bool) {
   guarded(
       [&] {
         check_copy_shape(src, dst);
+        if (dst.device().type() == c10::kXLA) check_overlap(dst);
         if (src.device().type() != c10::kXLA) {
           upload_copy(src.device().is_cpu() ? src : src.cpu(), dst);
         } else if (dst.device().type() != c10::kXLA) {
@@ -169,8 +160,10 @@ Tensor clone(const Tensor& t, std::optional<at::MemoryFormat> format) {
   at::MemoryFormat f = format.value_or(at::MemoryFormat::Preserve);
   Value v = resolved_value(t);
   if (v.node->role() == ir::Role::kFill) v = fill_value(v.node->scalar(), v.type());
-  if (f == at::MemoryFormat::Preserve)
-    return make_tensor(v, t.is_non_overlapping_and_dense() ? span_of(t.strides()) : span_of({}), self.device());
+  if (f == at::MemoryFormat::Preserve) {
+    if (t.is_non_overlapping_and_dense()) return make_tensor(v, span_of(t.strides()), self.device());
+    return make_tensor(v, at::infer_dense_strides(t.sizes(), t.strides()), self.device());
+  }
   Tensor like = at::detail::empty_meta(t.sizes(), t.scalar_type(), f);
   return make_tensor(v, span_of(like.strides()), self.device());
 }

@@ -45,6 +45,17 @@ std::unique_ptr<Dims> like_first(std::span<const int64_t> first, Type first_type
   return std::make_unique<Dims>(first);
 }
 
+// Exactly row-major, size-1 dims included: then strides say nothing that the type does not.
+bool plain_strides(const Impl& t) {
+  if (!t.is_contiguous()) return false;
+  int64_t want = 1;
+  for (int64_t d = t.dim() - 1; d >= 0; --d) {
+    if (t.strides()[d] != want) return false;
+    want *= std::max<int64_t>(t.sizes()[d], 1);
+  }
+  return true;
+}
+
 at::Tensor meta_of(const at::Tensor& t) {
   Impl* p = t.defined() ? impl_or_null(t) : nullptr;
   if (!p) return t;
@@ -70,7 +81,8 @@ c10::IValue meta_value(const c10::IValue& v) {
 Result result_of(const at::Tensor& t) {
   if (!t.defined()) return {};
   Result r{ir::make_type(to_dtype(t.scalar_type()), span_of(t.sizes())), nullptr};
-  if (!t.is_contiguous() && t.is_non_overlapping_and_dense()) r.strides = std::make_unique<Dims>(span_of(t.strides()));
+  bool plain = t.strides() == at::IntArrayRef(c10::contiguous_strides(t.sizes()));
+  if (!plain && t.is_non_overlapping_and_dense()) r.strides = std::make_unique<Dims>(span_of(t.strides()));
   return r;
 }
 
@@ -94,7 +106,7 @@ int64_t Call::operand(Value v, const Impl* t) {
   if (t) {
     if (device_.index() < 0) device_ = t->device();
     if (!first_) first_ = t;
-    if (!t->is_contiguous()) {
+    if (!plain_strides(*t)) {
       strided_ = true;
       strides_ = mix(strides_, operands_.size());
       for (int64_t s : t->strides()) strides_ = mix(strides_, static_cast<uint64_t>(s));
@@ -105,17 +117,22 @@ int64_t Call::operand(Value v, const Impl* t) {
 }
 
 int64_t Call::number(const at::Scalar& s, bool wrapped) {
+  key_ = mix(key_, uint64_t{wrapped});  // a Python number and a 0-d tensor of one type promote differently
   return operand({ir::Node::make_number(to_scalar(s), wrapped), 0}, nullptr);
 }
 
 int64_t Call::tensor_operand(const at::Tensor& t, bool may_upload) {
-  if (Impl* p = impl_or_null(t)) return operand(value_of(*p), p);
+  if (Impl* p = impl_or_null(t)) {
+    bool lazy_bits = t.is_conj() || t.is_neg();
+    return operand(lazy_bits ? resolved_value(t) : value_of(*p), p);
+  }
   if (t.device().is_cpu() && t.dim() == 0) {
     // A Python number, or a 0-d CPU tensor: read now, a run-time number of the program. A tensor keeps its
     // width (promotion sees f32, not "some float").
     bool wrapped = t.unsafeGetTensorImpl()->is_wrapped_number();
     Value n{ir::Node::make_number(to_scalar(t.item()), wrapped), 0};
     if (!wrapped) n = cast(std::move(n), to_dtype(t.scalar_type()));
+    key_ = mix(key_, uint64_t{wrapped});
     return operand(std::move(n), nullptr);
   }
   if (may_upload && t.device().is_cpu()) {
@@ -157,6 +174,8 @@ void Call::random(const std::optional<at::Generator>& g) {
   auto [seed, offset] = next_random(g);
   attrs_.operand(kSeed, number(at::Scalar(seed), false));
   attrs_.operand(kOffset, number(at::Scalar(offset), false));
+  // A distribution's parameters are run-time numbers: their range is asked at every call, not once a type.
+  if (op_.row->check) with_args([&](const ops::Args& args) { op_.row->check(args); });
 }
 
 void Call::value(const ArgInfo& a, const c10::IValue& v) {
@@ -202,15 +221,18 @@ const Inferred* Call::lookup() const {
   return hit ? hit->get() : nullptr;
 }
 
-Inferred Call::by_rule() const {
+void Call::with_args(const std::function<void(const ops::Args&)>& f) const {
   c10::SmallVector<Type, 8> types;
   for (const Value& v : operands_) types.push_back(v.type());
-  ops::Args args(ir::AttrsView(attrs_.words()), {types.data(), types.size()});
+  f(ops::Args(ir::AttrsView(attrs_.words()), {types.data(), types.size()}, {operands_.data(), operands_.size()}));
+}
+
+Inferred Call::by_rule() const {
   Inferred i;
-  op_.row->type(args, i.types);
+  with_args([&](const ops::Args& args) { op_.row->type(args, i.types); });
   for (Type t : i.types) {
     Result r{t, nullptr};
-    if (op_.row->layout == ops::Layout::kLikeFirst && first_ && !first_->is_contiguous())
+    if (op_.row->layout == ops::Layout::kLikeFirst && first_ && !plain_strides(*first_))
       r.strides = like_first(span_of(first_->strides()), type_of(*first_), t);
     i.results.push_back(std::move(r));
   }
@@ -242,6 +264,7 @@ void Call::check_inplace(const Inferred& i) const {
 
 const Inferred& Call::miss(FormKind form, Stack& stack) {
   Inferred i = op_.row->type ? by_rule() : by_meta(stack);
+  with_args([&](const ops::Args& args) { ops::check_call(*op_.row, args); });
   if (form == FormKind::kInplace && first_) check_inplace(i);
   return **type_cache().put(key_, std::make_unique<Inferred>(std::move(i)));
 }

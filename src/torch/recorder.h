@@ -117,6 +117,7 @@ class Call {
   void finish_key(FormKind form);
   const Inferred* lookup() const;
   const Inferred& miss(FormKind form, Stack& stack);
+  void with_args(const std::function<void(const ops::Args&)>& f) const;
   Inferred by_rule() const;
   Inferred by_meta(Stack& stack) const;
   void check_inplace(const Inferred& i) const;

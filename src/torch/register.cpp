@@ -18,29 +18,37 @@ using c10::OperatorName;
 
 std::vector<std::string> g_table_errors;
 
-// Ops whose result shape follows from data when an index is a mask.
-bool has_mask(const Stack& stack, size_t args) {
+// A mask among the indices picks by value. One mask can be written through (index_put); to read through masks,
+// or to mix them with other indices, makes shapes follow from data: the CPU does that.
+bool needs_cpu(const Stack& stack, size_t args, bool writes) {
+  bool mask = false;
+  int count = 0;
   for (size_t i = stack.size() - args; i < stack.size(); ++i) {
     if (!stack[i].isOptionalTensorList() && !stack[i].isTensorList()) continue;
-    for (const c10::IValue& v : stack[i].toListRef())
-      if (v.isTensor() && v.toTensor().defined() &&
-          (v.toTensor().scalar_type() == at::kBool || v.toTensor().scalar_type() == at::kByte))
-        return true;
+    for (const c10::IValue& v : stack[i].toListRef()) {
+      if (!v.isTensor() || !v.toTensor().defined()) continue;
+      ++count;
+      at::ScalarType t = v.toTensor().scalar_type();
+      mask = mask || t == at::kBool || t == at::kByte;
+    }
   }
-  return false;
+  return mask && !(writes && count == 1);
 }
+
+enum class Indices : uint8_t { kNone, kRead, kWrite };
 
 class Kernel final : public c10::OperatorKernel {
  public:
-  Kernel(Form form, bool masks) : form_(form), masks_(masks) {}
+  Kernel(Form form, Indices indices) : form_(form), indices_(indices) {}
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) const {
-    if (masks_ && has_mask(*stack, op.schema().arguments().size())) return cpu_fallback(op, stack);
+    if (indices_ != Indices::kNone && needs_cpu(*stack, op.schema().arguments().size(), indices_ == Indices::kWrite))
+      return cpu_fallback(op, stack);
     record_boxed(form_, op.schema(), stack);
   }
 
  private:
   Form form_;
-  bool masks_;
+  Indices indices_;
 };
 
 std::vector<std::string> words(std::string_view s) {
@@ -182,8 +190,10 @@ class Registrar {
     auto op = c10::Dispatcher::singleton().findSchema(n);
     if (op->hasKernelForDispatchKey(c10::DispatchKey::XLA)) return;  // written by hand (factories, views)
     if (TypedAdd add = typed_kernel(name)) return add(lib_, name.c_str(), form.op);
-    bool masks = name.starts_with("aten::index.") || name.starts_with("aten::_index_put_impl");
-    lib_.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(form, masks)));
+    Indices indices = name.starts_with("aten::index.")             ? Indices::kRead
+                      : name.starts_with("aten::_index_put_impl") ? Indices::kWrite
+                                                                    : Indices::kNone;
+    lib_.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(form, indices)));
   }
 
   torch::Library& lib_;

@@ -36,10 +36,11 @@ struct Collected {
   std::vector<std::pair<uint64_t, ir::NodePtr>> born;
 };
 
-Collected collect(int device) {
+Collected collect(int device, uint64_t only) {
   Collected c;
   for_each_alias([&](Alias& a) {
     if (device_index(a.device) != device) return;
+    if (only && a.id != only) return;
     if (a.birth) {
       c.births.insert(a.birth.get());
       c.born.emplace_back(a.id, std::move(a.birth));
@@ -86,8 +87,9 @@ void settle(const Collected& c, exec::SyncResult& result) {
   });
 }
 
-bool sync_device(int device, bool force_data) {
-  Collected c = collect(device);
+// `only`: the one alias to compute; 0 for all.
+bool sync_device(int device, bool force_data, uint64_t only = 0) {
+  Collected c = collect(device, only);
   if (c.roots.empty()) return false;
   exec::SyncRequest request = request_of(c, device, force_data);
   GilRelease no_gil;
@@ -159,6 +161,17 @@ at::Tensor to_host(const DataPtr& data) {
   return t;
 }
 
+// A read computes everything pending, so that a step is one program. Where that fails for a reason that may
+// have nothing to do with this tensor, the tensor is computed by itself.
+void sync_for(Alias& a) {
+  try {
+    sync_devices(false);
+  } catch (const Error&) {
+    GilRelease no_gil;
+    sync_device(device_index(a.device), false, a.id);
+  }
+}
+
 at::Tensor root_on_host(Alias& a, const char* why) {
   for (;;) {
     DataPtr data;
@@ -169,7 +182,7 @@ at::Tensor root_on_host(Alias& a, const char* why) {
     }
     if (data) return to_host(await_data(a, data));
     count_cut(why);
-    sync_devices(false);
+    sync_for(a);
   }
 }
 

@@ -276,7 +276,8 @@ at::Tensor make_tensor(Value v, std::span<const int64_t> strides, c10::Device de
   bool plain = strides.empty() || row_major(type.dims(), strides);
   auto alias = c10::make_intrusive<Alias>(std::move(v), plain ? nullptr : std::make_unique<Dims>(strides), device);
   auto impl = c10::make_intrusive<Impl>(std::move(alias), caffe2::TypeMeta::fromScalarType(to_scalar_type(type.dtype())));
-  if (plain)
+  // Strides of size-1 dims move no byte, so the alias is row-major; but eager shows them, so the tensor does.
+  if (strides.empty())
     impl->set_sizes_contiguous(ref_of(type.dims()));
   else
     impl->set_sizes_and_strides(ref_of(type.dims()), ref_of(strides));
@@ -317,6 +318,19 @@ Value value_of(Impl& t) {
   std::lock_guard lock(state_lock());
   if (a.value == root) a.gathers.emplace_back(key, made);
   return made;
+}
+
+Value resolved_value(const at::Tensor& t) {
+  Value v = value_of(impl_of(t));
+  auto apply = [&v](const char* name) {
+    ir::AttrsBuilder attrs;
+    attrs.operand(ir::symbol("self"), 0);
+    ir::Type type = v.type();
+    v = {ir::Node::make(kind_of_row(name), std::span(&v, 1), std::span(&type, 1), attrs.words()), 0};
+  };
+  if (t.is_conj()) apply("aten::_conj_physical");
+  if (t.is_neg()) apply("aten::neg");
+  return v;
 }
 
 void write(Impl& t, Value v) {

@@ -111,6 +111,8 @@ at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strid
 
 // The IR value of the tensor's window (GetIrValue). Uploads a host-state alias.
 ir::Value value_of(Impl& t);
+// The same with the lazy conjugate and negative bits applied.
+ir::Value resolved_value(const at::Tensor& t);
 // The type of value_of(t), without making it.
 ir::Type type_of(const Impl& t);
 // Makes `v` (of t's dtype and sizes) the tensor's value: replaces the root, or scatters into it.

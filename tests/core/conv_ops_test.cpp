@@ -1,5 +1,6 @@
-// Convolution rows: values by hand, and backward by adjointness (<conv(x, w), g> = <x, dx> = <w, dw>), which
-// holds for every stride, padding, dilation and group count. Embedding and CTC rows at the end.
+// Convolution rows: values by hand, and backward by adjointness (<conv(x, w), g> = <x, dx> = <w,
+// dw>), which holds for every stride, padding, dilation and group count. Embedding and CTC rows at
+// the end.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -51,7 +52,8 @@ OpCall forward(const Tensor& x, const Tensor& w, const Case& c) {
   return with_geometry(call, c);
 }
 
-OpCall backward(const Tensor& g, const Tensor& x, const Tensor& w, const Case& c, std::vector<int64_t> mask) {
+OpCall backward(const Tensor& g, const Tensor& x, const Tensor& w, const Case& c,
+                std::vector<int64_t> mask) {
   OpCall call("aten::convolution_backward_overrideable");
   call.tensor("grad_output", g).tensor("input", x).tensor("weight", w).bools("output_mask", mask);
   return with_geometry(call, c);
@@ -75,16 +77,32 @@ TEST_P(ConvAdjoint, GradientsAreTheTranspose) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, ConvAdjoint,
-    testing::Values(Case{"plain", {2, 3, 6, 5}, {4, 3, 3, 2}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, false, 1},
-                    Case{"strided", {2, 3, 7, 6}, {4, 3, 3, 2}, {2, 3}, {1, 1}, {2, 1}, {0, 0}, false, 1},
-                    Case{"grouped", {2, 4, 6, 5}, {6, 2, 3, 2}, {2, 1}, {2, 1}, {1, 2}, {0, 0}, false, 2},
-                    Case{"many_groups", {2, 20, 5}, {20, 2, 3}, {1}, {1}, {1}, {0}, false, 10},
-                    Case{"depthwise", {2, 4, 6, 5}, {8, 1, 3, 3}, {2, 1}, {1, 1}, {1, 1}, {0, 0}, false, 4},
-                    Case{"transposed", {2, 3, 4, 3}, {3, 4, 3, 2}, {2, 3}, {1, 0}, {1, 2}, {1, 2}, true, 1},
-                    Case{"transposed_grouped", {2, 4, 4, 3}, {4, 3, 3, 2}, {2, 1}, {1, 1}, {2, 3}, {1, 1}, true, 2},
-                    Case{"one_dim", {2, 3, 9}, {4, 3, 3}, {2}, {1}, {1}, {0}, false, 1},
-                    Case{"three_dims", {1, 2, 4, 5, 3}, {4, 1, 2, 2, 3}, {2, 1, 1}, {1, 0, 1}, {1, 1, 1},
-                         {0, 0, 0}, false, 2}),
+    testing::Values(
+        Case{"plain", {2, 3, 6, 5}, {4, 3, 3, 2}, {1, 1}, {0, 0}, {1, 1}, {0, 0}, false, 1},
+        Case{"strided", {2, 3, 7, 6}, {4, 3, 3, 2}, {2, 3}, {1, 1}, {2, 1}, {0, 0}, false, 1},
+        Case{"grouped", {2, 4, 6, 5}, {6, 2, 3, 2}, {2, 1}, {2, 1}, {1, 2}, {0, 0}, false, 2},
+        Case{"many_groups", {2, 20, 5}, {20, 2, 3}, {1}, {1}, {1}, {0}, false, 10},
+        Case{"depthwise", {2, 4, 6, 5}, {8, 1, 3, 3}, {2, 1}, {1, 1}, {1, 1}, {0, 0}, false, 4},
+        Case{"transposed", {2, 3, 4, 3}, {3, 4, 3, 2}, {2, 3}, {1, 0}, {1, 2}, {1, 2}, true, 1},
+        Case{"transposed_grouped",
+             {2, 4, 4, 3},
+             {4, 3, 3, 2},
+             {2, 1},
+             {1, 1},
+             {2, 3},
+             {1, 1},
+             true,
+             2},
+        Case{"one_dim", {2, 3, 9}, {4, 3, 3}, {2}, {1}, {1}, {0}, false, 1},
+        Case{"three_dims",
+             {1, 2, 4, 5, 3},
+             {4, 1, 2, 2, 3},
+             {2, 1, 1},
+             {1, 0, 1},
+             {1, 1, 1},
+             {0, 0, 0},
+             false,
+             2}),
     [](const auto& info) { return info.param.name; });
 
 const Case kOneDim{"", {}, {}, {1}, {1}, {1}, {0}, false, 1};
@@ -93,7 +111,8 @@ TEST(Conv, ValuesByHand) {
   Tensor x = f32({1, 1, 4}, {1, 2, 3, 4}), w = f32({1, 1, 3}, {1, 0, -1});
   OpCall call("aten::convolution_overrideable");
   call.tensor("input", x).tensor("weight", w).tensor("bias", f32({1}, {10}));
-  EXPECT_EQ(inferred_run(with_geometry(call, kOneDim))[0].values(), (std::vector<double>{8, 8, 8, 13}));
+  EXPECT_EQ(inferred_run(with_geometry(call, kOneDim))[0].values(),
+            (std::vector<double>{8, 8, 8, 13}));
 }
 
 TEST(Conv, MaskedGradientsAreAbsent) {
@@ -112,19 +131,22 @@ TEST(Conv, EmptyBatchGivesZeroWeightGradient) {
 }
 
 TEST(Conv, ChecksSpeakEagersWords) {
-  Tensor x = f32({1, 2, 5}, std::vector<double>(10, 1)), w = f32({3, 4, 3}, std::vector<double>(36, 1));
+  Tensor x = f32({1, 2, 5}, std::vector<double>(10, 1)),
+         w = f32({3, 4, 3}, std::vector<double>(36, 1));
   try {
     forward(x, w, kOneDim).inferred();
     FAIL() << "channels do not match";
   } catch (const Error& e) {
-    EXPECT_EQ(e.message(), "Given groups=1, weight of size [3, 4, 3], expected input[1, 2, 5] to have 4 "
-                           "channels, but got 2 channels instead");
+    EXPECT_EQ(e.message(),
+              "Given groups=1, weight of size [3, 4, 3], expected input[1, 2, 5] to have 4 "
+              "channels, but got 2 channels instead");
   }
 }
 
 TEST(Embedding, BackwardSkipsPadding) {
   OpCall call("aten::embedding_dense_backward");
-  call.tensor("grad_output", f32({3, 2}, {1, 2, 3, 4, 5, 6})).tensor("indices", s64({3}, {1, 0, 1}));
+  call.tensor("grad_output", f32({3, 2}, {1, 2, 3, 4, 5, 6}))
+      .tensor("indices", s64({3}, {1, 0, 1}));
   call.integer("num_weights", 3).integer("padding_idx", 0).boolean("scale_grad_by_freq", true);
   EXPECT_EQ(inferred_run(call)[0].values(), (std::vector<double>{0, 0, 3, 4, 0, 0}));
 }
@@ -149,7 +171,8 @@ TEST(Embedding, BagsSumMeanMax) {
 // Two frames, classes {blank, a}, all equally likely: "a" is aa, a-, -a: 3 of 4 paths.
 TEST(Ctc, CountsPaths) {
   OpCall call("aten::_ctc_loss.Tensor");
-  call.tensor("log_probs", f32({2, 1, 2}, std::vector<double>(4, std::log(0.5)))).integer("blank", 0);
+  call.tensor("log_probs", f32({2, 1, 2}, std::vector<double>(4, std::log(0.5))))
+      .integer("blank", 0);
   call.tensor("targets", s64({1, 1}, {1})).tensor("input_lengths", s64({1}, {2}));
   call.tensor("target_lengths", s64({1}, {1})).boolean("zero_infinity", false);
   EXPECT_NEAR(inferred_run(call)[0].values()[0], -std::log(0.75), 1e-6);

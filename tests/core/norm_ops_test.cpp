@@ -1,5 +1,5 @@
-// Normalisation rows: statistics by hand, running statistics, mixed dtypes, and every backward against central
-// differences of its forward.
+// Normalisation rows: statistics by hand, running statistics, mixed dtypes, and every backward
+// against central differences of its forward.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,7 +29,9 @@ size_t count(const Dims& d) {
 
 Tensor f64(const Dims& dims, const Values& v) { return make_tensor(ir::DType::kF64, dims, v); }
 
-double dot(const Values& x, const Values& y) { return std::inner_product(x.begin(), x.end(), y.begin(), 0.0); }
+double dot(const Values& x, const Values& y) {
+  return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
+}
 
 Values moved(Values x, const Values& direction, double step) {
   for (size_t i = 0; i < x.size(); ++i) x[i] += step * direction[i];
@@ -37,12 +39,13 @@ Values moved(Values x, const Values& direction, double step) {
 }
 
 // The derivative of <f(x), g> along a direction, by central differences, against the gradient.
-void expect_derivative(const std::function<Values(const Values&)>& f, const Values& x, const Values& g,
-                       const Values& gradient) {
+void expect_derivative(const std::function<Values(const Values&)>& f, const Values& x,
+                       const Values& g, const Values& gradient) {
   ASSERT_EQ(gradient.size(), x.size());
   for (double phase : {0.5, 4.0}) {
     Values direction = wave(x.size(), phase);
-    double h = 1e-5, up = dot(f(moved(x, direction, h)), g), down = dot(f(moved(x, direction, -h)), g);
+    double h = 1e-5, up = dot(f(moved(x, direction, h)), g),
+           down = dot(f(moved(x, direction, -h)), g);
     double want = (up - down) / (2 * h);
     EXPECT_NEAR(dot(gradient, direction), want, 1e-6 * (1 + std::abs(want)));
   }
@@ -59,7 +62,11 @@ OpCall layer_norm(const Values& x, const Values& w, const Values& bias) {
 OpCall group_norm(const Values& x, const Values& w, const Values& bias) {
   OpCall call("aten::native_group_norm");
   call.tensor("input", f64(kDims, x)).tensor("weight", f64({4}, w)).tensor("bias", f64({4}, bias));
-  return call.integer("N", 2).integer("C", 4).integer("HxW", 3).integer("group", 2).real("eps", 1e-3);
+  return call.integer("N", 2)
+      .integer("C", 4)
+      .integer("HxW", 3)
+      .integer("group", 2)
+      .real("eps", 1e-3);
 }
 
 OpCall batch_norm(const Values& x, const Values& w, const Values& bias, bool training) {
@@ -69,11 +76,13 @@ OpCall batch_norm(const Values& x, const Values& w, const Values& bias, bool tra
   return call.boolean("training", training).number("momentum", 0.25).real("eps", 1e-3);
 }
 
-// Forward and backward of one op; `make` builds the forward, `finish` adds the backward's own arguments.
-void check_gradients(const std::function<OpCall(const Values&, const Values&, const Values&)>& make,
-                     const std::function<std::vector<Tensor>(const Values& g, const std::vector<Tensor>& y,
-                                                             const Values& x, const Values& w)>& backward,
-                     size_t params) {
+// Forward and backward of one op; `make` builds the forward, `finish` adds the backward's own
+// arguments.
+void check_gradients(
+    const std::function<OpCall(const Values&, const Values&, const Values&)>& make,
+    const std::function<std::vector<Tensor>(const Values& g, const std::vector<Tensor>& y,
+                                            const Values& x, const Values& w)>& backward,
+    size_t params) {
   Values x = wave(count(kDims), 0.2), w = wave(params, 1.0), bias = wave(params, 2.0);
   Values g = wave(count(kDims), 3.0);
   std::vector<Tensor> y = inferred_run(make(x, w, bias));
@@ -87,36 +96,43 @@ void check_gradients(const std::function<OpCall(const Values&, const Values&, co
 }
 
 TEST(Norm, LayerNormGradients) {
-  check_gradients(layer_norm,
-                  [](const Values& g, const std::vector<Tensor>& y, const Values& x, const Values& w) {
-                    OpCall call("aten::native_layer_norm_backward");
-                    call.tensor("grad_out", f64(kDims, g)).tensor("input", f64(kDims, x));
-                    call.ints("normalized_shape", {3}).tensor("mean", y[1]).tensor("rstd", y[2]);
-                    call.tensor("weight", f64({3}, w)).tensor("bias", f64({3}, w));
-                    return inferred_run(call.bools("output_mask", {1, 1, 1}));
-                  },
-                  3);
+  check_gradients(
+      layer_norm,
+      [](const Values& g, const std::vector<Tensor>& y, const Values& x, const Values& w) {
+        OpCall call("aten::native_layer_norm_backward");
+        call.tensor("grad_out", f64(kDims, g)).tensor("input", f64(kDims, x));
+        call.ints("normalized_shape", {3}).tensor("mean", y[1]).tensor("rstd", y[2]);
+        call.tensor("weight", f64({3}, w)).tensor("bias", f64({3}, w));
+        return inferred_run(call.bools("output_mask", {1, 1, 1}));
+      },
+      3);
 }
 
 TEST(Norm, GroupNormGradients) {
-  check_gradients(group_norm,
-                  [](const Values& g, const std::vector<Tensor>& y, const Values& x, const Values& w) {
-                    OpCall call("aten::native_group_norm_backward");
-                    call.tensor("grad_out", f64(kDims, g)).tensor("input", f64(kDims, x));
-                    call.tensor("mean", y[1]).tensor("rstd", y[2]).tensor("weight", f64({4}, w));
-                    call.integer("N", 2).integer("C", 4).integer("HxW", 3).integer("group", 2);
-                    return inferred_run(call.bools("output_mask", {1, 1, 1}));
-                  },
-                  4);
+  check_gradients(
+      group_norm,
+      [](const Values& g, const std::vector<Tensor>& y, const Values& x, const Values& w) {
+        OpCall call("aten::native_group_norm_backward");
+        call.tensor("grad_out", f64(kDims, g)).tensor("input", f64(kDims, x));
+        call.tensor("mean", y[1]).tensor("rstd", y[2]).tensor("weight", f64({4}, w));
+        call.integer("N", 2).integer("C", 4).integer("HxW", 3).integer("group", 2);
+        return inferred_run(call.bools("output_mask", {1, 1, 1}));
+      },
+      4);
 }
 
 void check_batch_norm(bool training) {
   check_gradients(
-      [training](const Values& x, const Values& w, const Values& b) { return batch_norm(x, w, b, training); },
+      [training](const Values& x, const Values& w, const Values& b) {
+        return batch_norm(x, w, b, training);
+      },
       [training](const Values& g, const std::vector<Tensor>& y, const Values& x, const Values& w) {
         OpCall call("aten::native_batch_norm_backward");
-        call.tensor("grad_out", f64(kDims, g)).tensor("input", f64(kDims, x)).tensor("weight", f64({4}, w));
-        call.tensor("running_mean", f64({4}, {1, 2, 3, 4})).tensor("running_var", f64({4}, {1, 1, 2, 2}));
+        call.tensor("grad_out", f64(kDims, g))
+            .tensor("input", f64(kDims, x))
+            .tensor("weight", f64({4}, w));
+        call.tensor("running_mean", f64({4}, {1, 2, 3, 4}))
+            .tensor("running_var", f64({4}, {1, 1, 2, 2}));
         call.tensor("save_mean", y[1]).tensor("save_invstd", y[2]).boolean("train", training);
         return inferred_run(call.real("eps", 1e-3).bools("output_mask", {1, 1, 1}));
       },
@@ -148,7 +164,10 @@ TEST(Norm, HalvesMixWithFloatParameters) {
   auto types = [](ir::DType x, ir::DType w) {
     OpCall call("aten::native_layer_norm");
     call.tensor("input", make_tensor(x, {1, 2}, {1, 2})).ints("normalized_shape", {2});
-    return call.tensor("weight", make_tensor(w, {2}, {1, 1})).none("bias").real("eps", 1e-5).inferred();
+    return call.tensor("weight", make_tensor(w, {2}, {1, 1}))
+        .none("bias")
+        .real("eps", 1e-5)
+        .inferred();
   };
   EXPECT_EQ(types(ir::DType::kBF16, ir::DType::kF32)[1].text(), "f32[1,1]");
   EXPECT_EQ(types(ir::DType::kBF16, ir::DType::kBF16)[1].text(), "bf16[1,1]");

@@ -6,7 +6,7 @@
 `check` records the call as the recorder does (argument names, baked and run-time numbers),
 compares the row's type rule with eager's result types, runs the lowering on the real CPU plugin
 and compares values.
-OP_TOOL names the op_tool binary.
+OP_TOOL names the op_tool binary (default: the newest in build/).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -91,10 +92,23 @@ class Tool:
 _tool: Tool | None = None
 
 
+def tool_path() -> str | None:
+    """OP_TOOL, else the newest op_tool of the checkout's build folders."""
+    if "OP_TOOL" in os.environ:
+        return os.environ["OP_TOOL"]
+    built = sorted(
+        Path(__file__).parents[2].glob("build/*/op_tool"), key=lambda p: p.stat().st_mtime
+    )
+    return str(built[-1]) if built else None
+
+
 def tool() -> Tool:
     global _tool
     if _tool is None or _tool.process.poll() is not None:
-        _tool = Tool(os.environ.get("OP_TOOL", "/tmp/b/op_tool"))
+        path = tool_path()
+        if path is None:
+            raise ToolError("op_tool is not built: cmake -DTP_BUILD_TESTS=ON, or set OP_TOOL")
+        _tool = Tool(path)
     return _tool
 
 

@@ -1,4 +1,5 @@
-// Pooling and resizing rows: eager's scan order for maxima, padding counts, and backward as the transpose.
+// Pooling and resizing rows: eager's scan order for maxima, padding counts, and backward as the
+// transpose.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -12,12 +13,15 @@ namespace tp::test {
 namespace {
 
 using Values = std::vector<double>;
-const double kNan = std::numeric_limits<double>::quiet_NaN(), kInf = std::numeric_limits<double>::infinity();
+const double kNan = std::numeric_limits<double>::quiet_NaN(),
+             kInf = std::numeric_limits<double>::infinity();
 
 OpCall windowed(const char* row, const char* arg, Tensor x, std::vector<int64_t> kernel,
                 std::vector<int64_t> stride, std::vector<int64_t> padding) {
   OpCall call(row);
-  call.tensor(arg, std::move(x)).ints("kernel_size", std::move(kernel)).ints("stride", std::move(stride));
+  call.tensor(arg, std::move(x))
+      .ints("kernel_size", std::move(kernel))
+      .ints("stride", std::move(stride));
   return call.ints("padding", std::move(padding)).boolean("ceil_mode", false);
 }
 
@@ -41,7 +45,8 @@ TEST(Pool, LastNanWins) {
 }
 
 TEST(Pool, PaddingLosesAgainstMinusInfinity) {
-  std::vector<Tensor> y = max_pool(f32({1, 1, 2}, {-kInf, -kInf}), {1, 2}, {1, 2}, {0, 1}, "[1,1,2]");
+  std::vector<Tensor> y =
+      max_pool(f32({1, 1, 2}, {-kInf, -kInf}), {1, 2}, {1, 2}, {0, 1}, "[1,1,2]");
   EXPECT_EQ(y[1].values(), (Values{0, 1}));
 }
 
@@ -56,13 +61,17 @@ TEST(Pool, LongWindowsAgreeWithUnrolledOnes) {
 TEST(Pool, MaxBackwardFollowsIndices) {
   Tensor x = f32({1, 3, 3}, {1, 5, 2, 4, 9, 3, 0, 7, 8});
   std::vector<Tensor> y = max_pool(x, {2, 2}, {1, 1}, {0, 0}, "[1,2,2]");
-  OpCall call = windowed("aten::max_pool2d_with_indices_backward", "self", x, {2, 2}, {1, 1}, {0, 0});
-  call.ints("dilation", {1, 1}).tensor("grad_output", f32({1, 2, 2}, {1, 2, 4, 8})).tensor("indices", y[1]);
+  OpCall call =
+      windowed("aten::max_pool2d_with_indices_backward", "self", x, {2, 2}, {1, 1}, {0, 0});
+  call.ints("dilation", {1, 1})
+      .tensor("grad_output", f32({1, 2, 2}, {1, 2, 4, 8}))
+      .tensor("indices", y[1]);
   EXPECT_EQ(call.types({"f32[1,3,3]"}).run()[0].values(), (Values{0, 0, 0, 0, 15, 0, 0, 0, 0}));
 }
 
 Values avg_pool(bool include_pad, int64_t divisor) {
-  OpCall call = windowed("aten::avg_pool2d", "self", f32({1, 2, 2}, {1, 2, 3, 6}), {2, 2}, {1, 1}, {1, 1});
+  OpCall call =
+      windowed("aten::avg_pool2d", "self", f32({1, 2, 2}, {1, 2, 3, 6}), {2, 2}, {1, 1}, {1, 1});
   call.boolean("count_include_pad", include_pad);
   divisor ? call.integer("divisor_override", divisor) : call.none("divisor_override");
   return call.types({"f32[1,3,3]"}).run()[0].values();
@@ -104,14 +113,18 @@ TEST(Pool, ChecksSpeakEagersWords) {
     call.inferred();
     FAIL() << "too much padding";
   } catch (const Error& e) {
-    EXPECT_EQ(e.message(), "pad should be at most half of effective kernel size, but got pad=2, kernel_size=2 "
-                           "and dilation=1");
+    EXPECT_EQ(e.message(),
+              "pad should be at most half of effective kernel size, but got pad=2, kernel_size=2 "
+              "and dilation=1");
   }
 }
 
 Values resize(const char* row, Tensor x, int64_t out, bool align) {
   OpCall call(row);
-  call.tensor("self", std::move(x)).ints("output_size", {out}).none("scales").boolean("align_corners", align);
+  call.tensor("self", std::move(x))
+      .ints("output_size", {out})
+      .none("scales")
+      .boolean("align_corners", align);
   return call.types({"f64[1,1," + std::to_string(out) + "]"}).run()[0].values();
 }
 
@@ -125,7 +138,8 @@ TEST(Upsample, SourcePositionsAsEager) {
 
 TEST(Upsample, BackwardIsTheTranspose) {
   Values x{1, -2, 5}, g{1, 2, 3, 4, 5, 6, 7};
-  Values y = resize("aten::upsample_linear1d", make_tensor(ir::DType::kF64, {1, 1, 3}, x), 7, false);
+  Values y =
+      resize("aten::upsample_linear1d", make_tensor(ir::DType::kF64, {1, 1, 3}, x), 7, false);
   OpCall call("aten::upsample_linear1d_backward");
   call.tensor("grad_output", make_tensor(ir::DType::kF64, {1, 1, 7}, g)).ints("output_size", {7});
   call.ints("input_size", {1, 1, 3}).boolean("align_corners", false).none("scales");

@@ -6,15 +6,14 @@ They run in one go, each in a forked child of shared/cases/run.py; every case is
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
+import gaps
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT.parent / "shared" / "cases"
 FILES = sorted(CASES.glob("[0-9]*.py"))
-GAPS: dict[str, str] = tomllib.loads((ROOT / "tests" / "known_gaps.toml").read_text())["cases"]
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +30,10 @@ def failures() -> dict[str, str]:
 
 @pytest.mark.skipif(not FILES, reason="no ../shared/cases beside this checkout")
 def test_known_gaps_are_cases():
-    assert set(GAPS) <= {f.name for f in FILES}
+    assert gaps.cases("cases") <= {f.stem for f in FILES}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.stem)
 def test_case(file, failures):
-    if file.name in GAPS:
-        assert file.name in failures, f"passes now: take it out of known_gaps.toml ({file.name})"
-        pytest.xfail(GAPS[file.name])
-    assert failures.get(file.name) is None
+    with gaps.expected("cases", file.stem):
+        assert failures.get(file.name) is None

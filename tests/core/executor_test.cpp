@@ -1,0 +1,294 @@
+// The executor over a client that computes nothing: what is compiled, run, uploaded, and what a
+// failure leaves behind.
+#include "exec/executor.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.h"
+#include "client/registry.h"
+#include "fake_client.h"
+#include "ops/row.h"
+
+namespace tp::exec {
+namespace {
+
+using ir::DType;
+using ir::Node;
+using ir::Scalar;
+using ir::Type;
+using ir::Value;
+using test::FakeClient;
+using test::FakeData;
+
+const Type kVec = ir::make_type(DType::kF32, std::vector<int64_t>{2});
+
+Value op(const char* name, std::vector<Value> operands) {
+  const ops::Row* row = ops::find_row(name);
+  EXPECT_NE(row, nullptr) << name;
+  ir::AttrsBuilder attrs;
+  const char* names[] = {"self", "other"};
+  for (size_t i = 0; i < operands.size(); ++i)
+    attrs.operand(ir::symbol(names[i]), static_cast<int64_t>(i));
+  return {Node::make(ops::kind_of(*row), operands, {&kVec, 1}, attrs.words()), 0};
+}
+Value mul(Value a, Value b) { return op("aten::mul.Tensor", {std::move(a), std::move(b)}); }
+Value sine(Value a) { return op("aten::sin", {std::move(a)}); }
+Value cosine(Value a) { return op("aten::cos", {std::move(a)}); }
+Value real(double v) {
+  return {Node::make_number({.re = v, .kind = Scalar::Kind::kFloat}, true), 0};
+}
+Value integer(int64_t v) {
+  return {Node::make_number({.integer = v, .kind = Scalar::Kind::kInt}, true), 0};
+}
+Value fill(double v) { return {Node::make_fill(kVec, {.re = v, .kind = Scalar::Kind::kFloat}), 0}; }
+
+struct ExecutorTest : testing::Test {
+  FakeClient* client = new FakeClient;
+  Executor executor{"torch", "ours"};
+
+  ExecutorTest() { client::set_client_for_testing(std::unique_ptr<FakeClient>(client)); }
+  ~ExecutorTest() override { client::set_client_for_testing(nullptr); }
+
+  Value data(float first = 1) {
+    float bytes[2] = {first, 2};
+    auto d = client->transfer_to_device({bytes, kVec, nullptr}, 0);
+    return {Node::make_data(kVec, std::move(d)), 0};
+  }
+  SyncResult sync(std::vector<Value> roots, bool births = false) {
+    SyncRequest r;
+    r.roots = std::move(roots);
+    r.uploaded = [births](const Node&) { return births; };
+    return executor.sync(std::move(r));
+  }
+  const FakeClient::Call& last(std::string_view what) {
+    for (size_t i = client->calls.size(); i-- > 0;)
+      if (client->calls[i].what == what) return client->calls[i];
+    ADD_FAILURE() << "no call of " << what;
+    return client->calls.front();
+  }
+  template <class T>
+  std::vector<T> bytes(const client::Data* d) {
+    std::vector<T> v(static_cast<size_t>(d->type().numel()));
+    std::memcpy(v.data(), d->host_pointer(), v.size() * sizeof(T));
+    return v;
+  }
+};
+
+TEST_F(ExecutorTest, SecondSyncOfEqualGraphsCompilesNothing) {
+  auto a = sync({sine(data(1))}), b = sync({sine(data(9))});
+  EXPECT_EQ(client->count("compile"), 1u);
+  EXPECT_EQ(client->count("execute"), 2u);
+  EXPECT_EQ(executor.cache().size(), 1u);
+  EXPECT_EQ(a.outputs[0]->type(), kVec);
+  EXPECT_NE(a.outputs[0], b.outputs[0]);
+}
+
+TEST_F(ExecutorTest, EveryRootGetsItsOutputAndDuplicatesShareOne) {
+  Value x = data(), s = sine(x), c = cosine(x);
+  auto out = sync({s, c, s}).outputs;
+  ASSERT_EQ(out.size(), 3u);
+  EXPECT_EQ(out[0], out[2]);
+  EXPECT_NE(out[0], out[1]);
+}
+
+TEST_F(ExecutorTest, OrderOfRootsDoesNotMakeAnotherProgram) {
+  Value x = data();
+  sync({sine(x), cosine(x)});
+  sync({cosine(x), sine(x)});
+  EXPECT_EQ(client->count("compile"), 1u);
+}
+
+TEST_F(ExecutorTest, OutputsComeInTheCallersOrder) {
+  Type wide = kVec.with(DType::kF64);
+  Value x = data();
+  Value s = sine(x);
+  ir::AttrsBuilder attrs;
+  attrs.operand(ir::symbol("self"), 0);
+  attrs.dtype(ir::symbol("dtype"), DType::kF64);
+  Value w{Node::make(ops::kind_of(*ops::find_row("torch_pjrt::cast")), std::span(&x, 1), {&wide, 1},
+                     attrs.words()),
+          0};
+  auto one = sync({s, w}).outputs, two = sync({w, s}).outputs;
+  EXPECT_EQ(one[0]->type(), kVec);
+  EXPECT_EQ(one[1]->type(), wide);
+  EXPECT_EQ(two[0]->type(), wide);
+  EXPECT_EQ(two[1]->type(), kVec);
+}
+
+TEST_F(ExecutorTest, BuffersAreHandedOverOnceInFirstUseOrder) {
+  Value x = data(), y = data();
+  sync({mul(mul(y, x), y)});
+  std::vector<const client::Data*> want = {
+      static_cast<const client::Data*>(y.node->payload().get()),
+      static_cast<const client::Data*>(x.node->payload().get())};
+  EXPECT_EQ(last("execute").arguments, want);
+}
+
+TEST_F(ExecutorTest, NumbersTravelInOneVectorADtype) {
+  Value x = data();
+  sync({mul(mul(mul(x, real(2.5)), integer(7)), mul(real(-1), integer(3)))});
+  const auto& arguments = last("execute").arguments;
+  ASSERT_EQ(arguments.size(), 3u);
+  EXPECT_EQ(arguments[1]->type().text(), "s64[2]");
+  EXPECT_EQ(arguments[2]->type().text(), "f64[2]");
+}
+
+TEST_F(ExecutorTest, NumbersChangeWithoutAnotherProgram) {
+  Value x = data();
+  for (double v : {2.0, 0.0, 1.0, 2.0}) sync({mul(mul(x, real(v)), real(2.0))});
+  EXPECT_EQ(client->count("compile"), 1u);
+}
+
+TEST_F(ExecutorTest, ConstantFillIsANumberAndBirthFillIsUploaded) {
+  Value x = data();
+  auto constant = sync({mul(x, fill(3))});
+  EXPECT_TRUE(constant.uploads.empty());
+  Value state = fill(3);
+  auto born = sync({mul(x, state)}, true);
+  ASSERT_EQ(born.uploads.size(), 1u);
+  EXPECT_EQ(bytes<float>(born.uploads.at(state.node.get()).get()), (std::vector<float>{3, 3}));
+  EXPECT_EQ(client->count("compile"), 2u);
+  EXPECT_EQ(last("execute").arguments[1], born.uploads.at(state.node.get()).get());
+}
+
+TEST_F(ExecutorTest, StepOneWithABirthFillIsStepTwosProgram) {
+  Value x = data();
+  sync({mul(x, fill(0))}, true);
+  sync({mul(x, data())}, true);
+  EXPECT_EQ(client->count("compile"), 1u);
+}
+
+TEST_F(ExecutorTest, FillThatIsARootIsUploadedWithoutAProgram) {
+  auto r = sync({fill(4)});
+  EXPECT_EQ(client->count("compile") + client->count("execute"), 0u);
+  EXPECT_EQ(bytes<float>(r.outputs[0].get()), (std::vector<float>{4, 4}));
+}
+
+TEST_F(ExecutorTest, BufferThatIsARootComesBackItself) {
+  Value x = data();
+  auto r = sync({x, sine(x)});
+  EXPECT_EQ(r.outputs[0].get(), x.node->payload().get());
+}
+
+TEST_F(ExecutorTest, NothingToDoRunsNothing) {
+  EXPECT_TRUE(sync({}).outputs.empty());
+  EXPECT_EQ(client->count("execute"), 0u);
+}
+
+// ---- failures -------------------------------------------------------------------------------
+
+TEST_F(ExecutorTest, FailedCompileLeavesNothingBehind) {
+  Value v = sine(data());
+  client->fail_compile = Error(Code::kOutOfMemory, "no memory for this program");
+  try {
+    sync({v});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::kOutOfMemory);
+    EXPECT_NE(std::string(e.what()).find("no memory for this program"), std::string::npos);
+  }
+  EXPECT_EQ(executor.cache().size(), 0u);
+  EXPECT_EQ(client->count("execute"), 0u);
+  EXPECT_EQ(sync({v}).outputs.size(), 1u);
+  EXPECT_EQ(client->count("compile"), 2u);
+}
+
+TEST_F(ExecutorTest, FailedLaunchKeepsTheProgram) {
+  Value v = sine(data());
+  client->fail_execute = Error(Code::kRuntime, "queue is gone");
+  EXPECT_THROW(sync({v}), Error);
+  EXPECT_EQ(sync({v}).outputs.size(), 1u);
+  EXPECT_EQ(client->count("compile"), 1u);
+}
+
+TEST_F(ExecutorTest, FailureWhileRunningGivesThePendingValueBack) {
+  Value s = sine(data()), c = cosine(data());
+  client->fail_outputs = Error(Code::kRuntime, "lost a chip");
+  auto r = sync({s, c});
+  EXPECT_THROW(r.outputs[0]->await(), Error);
+  auto value = executor.recover(r.outputs[0].get());
+  ASSERT_TRUE(value.has_value());
+  EXPECT_EQ(*value, s);
+  EXPECT_EQ(executor.recover(r.outputs[1].get()), c);
+  EXPECT_NO_THROW(sync({*value}).outputs[0]->await());
+}
+
+TEST_F(ExecutorTest, SoundOutputsHaveNothingToRecover) {
+  auto r = sync({sine(data())});
+  EXPECT_EQ(executor.recover(r.outputs[0].get()), std::nullopt);
+}
+
+TEST_F(ExecutorTest, WaitLeavesErrorsWithTheirOutputs) {
+  client->fail_outputs = Error(Code::kRuntime, "lost a chip");
+  auto r = sync({sine(data())});
+  EXPECT_NO_THROW(executor.wait());
+  EXPECT_TRUE(executor.recover(r.outputs[0].get()).has_value());
+}
+
+TEST_F(ExecutorTest, FailedOutputsThatNobodyHoldsAreForgotten) {
+  client->fail_outputs = Error(Code::kRuntime, "lost a chip");
+  auto r = sync({sine(data())});
+  const client::Data* gone = r.outputs[0].get();
+  executor.wait();
+  r = {};
+  EXPECT_EQ(executor.recover(gone), std::nullopt);
+}
+
+// ---- looking --------------------------------------------------------------------------------
+
+TEST_F(ExecutorTest, DescribeNeitherCompilesNorRuns) {
+  Value v = mul(data(), real(2));
+  SyncRequest r;
+  r.roots = {v};
+  r.uploaded = [](const Node&) { return false; };
+  GraphRecord g = executor.describe(r);
+  EXPECT_EQ(client->count("compile") + client->count("execute"), 0u);
+  EXPECT_EQ(executor.cache().size(), 0u);
+  EXPECT_EQ(g.nodes, 3u) << g.text;  // buffer, number, product
+  EXPECT_NE(g.text.find("aten::mul.Tensor"), std::string::npos);
+  EXPECT_NE(g.module.find("stablehlo.multiply"), std::string::npos);
+}
+
+TEST_F(ExecutorTest, DescribeTellsTheKeyThatSyncUses) {
+  Value v = sine(data());
+  SyncRequest r;
+  r.roots = {v};
+  r.uploaded = [](const Node&) { return false; };
+  Hash128 told = executor.describe(r).key;
+  executor.sync(r);
+  EXPECT_EQ(executor.last().key, told);
+}
+
+TEST_F(ExecutorTest, LastIsTheProgramThatRan) {
+  EXPECT_EQ(executor.last().nodes, 0u);
+  sync({sine(data())});
+  EXPECT_NE(executor.last().text.find("aten::sin"), std::string::npos);
+  sync({cosine(data())});
+  EXPECT_NE(executor.last().text.find("aten::cos"), std::string::npos);
+}
+
+TEST_F(ExecutorTest, AReadAndAFullSyncHaveTwoKeys) {
+  Value x = data();
+  SyncRequest r;
+  r.roots = {sine(x)};
+  r.uploaded = [](const Node&) { return false; };
+  Hash128 read = executor.describe(r).key;
+  r.force_data = true;
+  EXPECT_NE(executor.describe(r).key, read);
+}
+
+TEST_F(ExecutorTest, BuffersOfARunAreKeptUntilItIsDone) {
+  auto payload = std::static_pointer_cast<client::Data>(data().node->payload());
+  std::weak_ptr<client::Data> watch = payload;
+  {
+    Value v = sine({Node::make_data(kVec, std::move(payload)), 0});
+    sync({v});
+  }
+  executor.wait();
+  EXPECT_TRUE(watch.expired());
+}
+
+}  // namespace
+}  // namespace tp::exec

@@ -1,0 +1,180 @@
+// The program cache: LRU, one compile a key however many threads race, and never a stranger's
+// program.
+#include "exec/program_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "base/error.h"
+#include "probe/probe.h"
+
+namespace tp::exec {
+namespace {
+
+using Signature = std::vector<uint64_t>;
+
+Key key(const char* name) {
+  Key k;
+  k.total = hash_text(name);
+  return k;
+}
+
+ProgramPtr program(const Signature& signature) {
+  auto p = std::make_shared<Program>();
+  p->signature = signature;
+  return p;
+}
+
+// Finds or "compiles", counting compiles.
+struct ProgramCacheTest : testing::Test {
+  ProgramCache cache{2};
+  std::atomic<int> compiles{0};
+  ProgramPtr get(const char* name, Signature signature = {1}) {
+    return cache.find_or_compile(key(name), signature, [&] {
+      ++compiles;
+      return program(signature);
+    });
+  }
+};
+
+TEST_F(ProgramCacheTest, CompilesOnceAndHitsAfterwards) {
+  ProgramPtr a = get("a");
+  EXPECT_EQ(get("a"), a);
+  EXPECT_EQ(compiles, 1);
+  EXPECT_EQ(cache.find(key("a"), {1}), a);
+  EXPECT_EQ(cache.find(key("b"), {1}), nullptr);
+}
+
+TEST_F(ProgramCacheTest, ForgetsTheLeastRecentlyUsed) {
+  get("a");
+  get("b");
+  get("a");
+  get("c");
+  EXPECT_EQ(cache.size(), 2u);
+  get("a");
+  EXPECT_EQ(compiles, 3);
+  get("b");
+  EXPECT_EQ(compiles, 4);
+}
+
+TEST_F(ProgramCacheTest, ClearForgetsAll) {
+  get("a");
+  cache.clear();
+  EXPECT_EQ(cache.size(), 0u);
+  get("a");
+  EXPECT_EQ(compiles, 2);
+}
+
+TEST_F(ProgramCacheTest, EvictedProgramStaysAliveForItsUsers) {
+  ProgramPtr a = get("a");
+  std::weak_ptr<const Program> watch = a;
+  cache.clear();
+  EXPECT_FALSE(watch.expired());
+  a.reset();
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST_F(ProgramCacheTest, EightThreadsThatMissCompileOnceAndAllGetTheProgram) {
+  std::vector<ProgramPtr> got(8);
+  {
+    std::vector<std::jthread> threads;
+    for (ProgramPtr& p : got)
+      threads.emplace_back([&] {
+        p = cache.find_or_compile(key("a"), {1}, [&] {
+          ++compiles;
+          std::this_thread::sleep_for(std::chrono::milliseconds(30));
+          return program({1});
+        });
+      });
+  }
+  EXPECT_EQ(compiles, 1);
+  for (const ProgramPtr& p : got) EXPECT_EQ(p, got[0]);
+  EXPECT_NE(got[0], nullptr);
+}
+
+TEST_F(ProgramCacheTest, OtherKeysAreNotKeptWaiting) {
+  std::atomic<bool> slow_runs{false}, fast_done{false};
+  std::jthread slow([&] {
+    cache.find_or_compile(key("slow"), {1}, [&] {
+      slow_runs = true;
+      for (int i = 0; i < 500 && !fast_done; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      EXPECT_TRUE(fast_done);
+      return program({1});
+    });
+  });
+  while (!slow_runs) std::this_thread::yield();
+  EXPECT_NE(get("fast"), nullptr);
+  fast_done = true;
+}
+
+TEST_F(ProgramCacheTest, FailedCompileIsToldAndTriedAgain) {
+  auto broken = [&]() -> ProgramPtr {
+    ++compiles;
+    fail(Code::kRuntime, "compiler crashed");
+  };
+  EXPECT_THROW(cache.find_or_compile(key("a"), {1}, broken), Error);
+  EXPECT_THROW(cache.find_or_compile(key("a"), {1}, broken), Error);
+  EXPECT_EQ(cache.size(), 0u);
+  EXPECT_NE(get("a"), nullptr);
+  EXPECT_EQ(compiles, 3);
+}
+
+TEST_F(ProgramCacheTest, ThreadsThatWaitForAFailedCompileTryForThemselves) {
+  std::atomic<int> failed{0}, served{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i)
+      threads.emplace_back([&] {
+        try {
+          cache.find_or_compile(key("a"), {1}, [&]() -> ProgramPtr {
+            int mine = ++compiles;
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+            if (mine == 1) fail(Code::kRuntime, "compiler crashed");
+            return program({1});
+          });
+          ++served;
+        } catch (const Error&) {
+          ++failed;
+        }
+      });
+  }
+  EXPECT_EQ(failed, 1);
+  EXPECT_EQ(served, 3);
+  EXPECT_EQ(compiles, 2);
+}
+
+TEST_F(ProgramCacheTest, CollisionNeverGivesSomebodyElsesProgram) {
+  ProgramPtr one = get("a", {1}), other = get("a", {2});
+  EXPECT_EQ(compiles, 2);
+  EXPECT_EQ(one->signature, Signature{1});
+  EXPECT_EQ(other->signature, Signature{2});
+  EXPECT_EQ(get("a", {1}), one);
+  EXPECT_EQ(get("a", {2}), other);
+  EXPECT_EQ(compiles, 2);
+  EXPECT_EQ(cache.find(key("a"), {2}), other);
+  EXPECT_EQ(cache.find(key("a"), {3}), nullptr);
+}
+
+TEST_F(ProgramCacheTest, CollisionsAreCounted) {
+  int64_t before = probe::counter("CompileKeyCollision").value();
+  get("a", {1});
+  get("a", {2});
+  EXPECT_EQ(probe::counter("CompileKeyCollision").value(), before + 1);
+}
+
+TEST_F(ProgramCacheTest, HitsAndMissesAreCounted) {
+  int64_t hits = probe::counter("CompileCacheHit").value();
+  int64_t misses = probe::counter("CompileCacheMiss").value();
+  get("a");
+  get("a");
+  get("a");
+  EXPECT_EQ(probe::counter("CompileCacheHit").value(), hits + 2);
+  EXPECT_EQ(probe::counter("CompileCacheMiss").value(), misses + 1);
+}
+
+}  // namespace
+}  // namespace tp::exec

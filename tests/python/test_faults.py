@@ -1,0 +1,244 @@
+"""The device fails: tensors stay readable, errors have the plugin's words, the next step works.
+
+The fake plugin computes zeros and fails where its script says so (tests/fakeplugin/script.h).
+"""
+
+import importlib.util
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILDS = ("dev", "release")
+
+
+def compile_fake(folder: Path) -> Path:
+    """Builds the fake plugin: five small files."""
+    wheel = importlib.util.find_spec("xla_plugins")
+    include = Path(next(iter(wheel.submodule_search_locations))) / "xla_cpu_pjrt" / "include"
+    library = folder / "libfakeplugin.so"
+    sources = sorted(map(str, (ROOT / "tests" / "fakeplugin").glob("*.cpp")))
+    options = ["-std=c++20", "-O0", "-shared", "-fPIC", f"-I{ROOT / 'src'}", f"-isystem{include}"]
+    subprocess.run(["g++", *options, *sources, "-o", str(library), "-pthread"], check=True)
+    return library
+
+
+@pytest.fixture(scope="session")
+def fake(tmp_path_factory) -> str:
+    """Path of the fake plugin: named by TORCH_PJRT_FAKE_PLUGIN, built by CMake, or built here."""
+    if named := os.environ.get("TORCH_PJRT_FAKE_PLUGIN"):
+        return named
+    for build in BUILDS:
+        if (built := ROOT / "build" / build / "libfakeplugin.so").exists():
+            return str(built)
+    return str(compile_fake(tmp_path_factory.mktemp("fake")))
+
+
+PRELUDE = """
+import ctypes, os, torch, torch_pjrt
+plugin = ctypes.CDLL(os.environ["FAKE"])
+def script(text):
+    assert plugin.fake_plugin_script(text.encode()) == 1
+def attempt(f):
+    try:
+        return f()
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"
+states = lambda *ts: [torch_pjrt.state(t) for t in ts]
+a = torch.arange(6.0).to("xla") ; b = torch.ones(6).to("xla")
+torch_pjrt.sync(wait=True)
+"""
+
+
+@pytest.fixture
+def run_fake(run_python, fake):
+    """Runs code after PRELUDE on the fake plugin; gives what it printed."""
+
+    def run(code: str, **env: str) -> str:
+        env = {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake} | env
+        done = run_python(code=PRELUDE + code, **env)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Exception raised from" not in done.stdout
+        return done.stdout
+
+    return run
+
+
+def test_compile_failure_leaves_every_tensor_as_it_was(run_fake):
+    said = run_fake("""
+y = a + b ; z = y * 2 ; v = y[1:3] ; zeros = torch.zeros(2, device="xla")
+script("compile:1=RESOURCE_EXHAUSTED no memory for this program")
+print("first", attempt(lambda: z.cpu()))
+print("states", states(a, b, y, z, v, zeros))
+print("inputs", a.tolist(), b.tolist())
+print("then", z.tolist(), y.tolist(), v.tolist(), zeros.tolist(), states(y, z))
+""")
+    assert "no memory for this program" in said
+    assert "RESOURCE_EXHAUSTED" in said
+    assert "first OutOfMemoryError" in said
+    assert "states ['device', 'device', 'ir', 'ir', 'view', 'ir']" in said
+    assert "inputs [0.0, 1.0, 2.0, 3.0, 4.0, 5.0] [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]" in said
+    assert "then [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]" in said
+    assert said.rstrip().endswith("['device', 'device']")
+
+
+def test_compile_failure_in_a_sync_is_raised_there(run_fake):
+    said = run_fake("""
+y = a + b
+script("compile:1=INTERNAL compiler crashed")
+print("sync", attempt(torch_pjrt.sync), states(y))
+print("again", attempt(torch_pjrt.sync), states(y))
+""")
+    assert "sync RuntimeError: PJRT_Client_Compile failed with INTERNAL" in said
+    assert "compiler crashed" in said
+    assert "['ir']" in said
+    assert "again None ['device']" in said
+
+
+def test_launch_failure_leaves_every_tensor_as_it_was(run_fake):
+    said = run_fake("""
+y = a + b ; a2 = a.clone() ; a2.add_(1)
+script("execute:1=INTERNAL queue is gone")
+print("first", attempt(lambda: y.cpu()), states(a, y, a2))
+print("inputs", a.tolist())
+print("again", y.tolist(), states(a, y, a2))
+""")
+    assert "queue is gone" in said
+    assert "['device', 'ir', 'ir']" in said
+    assert "inputs [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]" in said
+    assert "again [0.0, 0.0, 0.0, 0.0, 0.0, 0.0] ['device', 'device', 'device']" in said
+
+
+def test_failure_while_running_is_told_at_the_read_and_the_value_is_computed_anew(run_fake):
+    said = run_fake("""
+y = a + b
+script("event:1=INTERNAL lost a chip")
+torch_pjrt.sync()
+print("launched", states(y))
+print("read", attempt(lambda: y.cpu()), states(y))
+print("inputs", a.tolist())
+print("again", y.tolist(), states(y))
+""")
+    assert "launched ['device']" in said
+    assert "lost a chip" in said
+    assert said.count("['ir']") == 1
+    assert "inputs [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]" in said
+    assert "again [0.0, 0.0, 0.0, 0.0, 0.0, 0.0] ['device']" in said
+
+
+def test_every_output_of_a_failed_program_is_recovered(run_fake):
+    said = run_fake("""
+y = a + b ; z = a * b
+script("event:1=INTERNAL lost a chip")
+torch_pjrt.sync()
+print("y", attempt(lambda: y.cpu()))
+print("z", attempt(lambda: z.cpu()))
+print("later", y.tolist(), z.tolist())
+""")
+    assert said.count("lost a chip") >= 1
+    assert "later [0.0, 0.0, 0.0, 0.0, 0.0, 0.0] [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]" in said
+
+
+def test_step_built_on_a_failed_value_is_recovered_too(run_fake):
+    said = run_fake("""
+y = a + b
+script("event:1=INTERNAL lost a chip")
+torch_pjrt.sync()
+z = y * 2
+torch_pjrt.sync()
+print("z", attempt(lambda: z.cpu()))
+for _ in range(3):
+    last = attempt(lambda: z.tolist())
+print("later", last)
+print("y", attempt(lambda: y.tolist()))
+""")
+    assert "lost a chip" in said
+    assert "later [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]" in said
+    assert "y [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]" in said
+
+
+def test_in_place_on_a_failed_program_keeps_the_old_value_reachable(run_fake):
+    said = run_fake("""
+old = a.clone() ; torch_pjrt.sync(wait=True)
+script("execute:1=INTERNAL queue is gone")
+a.add_(1)
+print(attempt(torch_pjrt.sync), states(a))
+print("b", b.tolist())
+print("a", a.tolist())
+""")
+    assert "queue is gone" in said
+    assert "b [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]" in said
+    assert "a [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]" in said
+
+
+@pytest.mark.parametrize("fault", ["compile:1", "execute:1", "event:1"])
+def test_training_goes_on_after_a_failed_step(run_fake, fault):
+    said = run_fake(f"""
+m = torch.nn.Linear(3, 2).to("xla")
+o = torch.optim.Adam(m.parameters())
+x = torch.ones(4, 3).to("xla")
+def step():
+    o.zero_grad()
+    loss = m(x).square().sum()
+    loss.backward()
+    o.step()
+    torch_pjrt.sync(wait=True)
+    return loss.item()
+script("{fault}=INTERNAL broken")
+print("first", attempt(step))
+print("second", attempt(step))
+print("third", attempt(step))
+print("weights", [attempt(lambda p=p: tuple(p.tolist() and p.shape)) for p in m.parameters()])
+""")
+    assert "broken" in said.split("second")[0]
+    assert "third 0.0" in said
+    assert "weights [(2, 3), (2,)]" in said
+
+
+def test_upload_failure_is_told_and_the_next_upload_works(run_fake):
+    said = run_fake("""
+c = torch.full((6,), 3.0).to("xla")
+c_host = torch.arange(6.0).to("xla")
+script("upload:1=RESOURCE_EXHAUSTED device is full")
+print("first", attempt(lambda: c_host + b), states(c_host))
+print("again", attempt(lambda: (c_host + b).tolist()), c_host.tolist())
+""")
+    assert "device is full" in said
+    assert "again [0.0, 0.0, 0.0, 0.0, 0.0, 0.0] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]" in said
+
+
+def test_download_failure_is_told_and_the_next_read_works(run_fake):
+    said = run_fake(
+        """
+script("download:1=UNAVAILABLE cable")
+y = a + b
+print("first", attempt(lambda: y.cpu()))
+print("again", y.tolist(), a.tolist())
+""",
+        TORCH_PJRT_FAKE_OFF_HOST="1",
+    )
+    assert "cable" in said
+    assert "again [0.0, 0.0, 0.0, 0.0, 0.0, 0.0] [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]" in said
+
+
+def test_client_that_cannot_start_is_tried_again(run_python, fake):
+    code = """
+import ctypes, os, torch, torch_pjrt
+def attempt(f):
+    try:
+        return f()
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"
+x = torch.ones(2, device="xla")
+print("first", attempt(lambda: (x + 1).tolist()))
+os.environ["TORCH_PJRT_FAKE_SCRIPT"] = ""
+ctypes.CDLL(None).setenv(b"TORCH_PJRT_FAKE_SCRIPT", b"", 1)
+ctypes.CDLL(os.environ["FAKE"]).fake_plugin_script(b"")
+print("again", attempt(lambda: (x + 1).tolist()))
+"""
+    env = {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake}
+    done = run_python(code=code, TORCH_PJRT_FAKE_SCRIPT="client:1=UNAVAILABLE no such chip", **env)
+    assert "no such chip" in done.stdout
+    assert "again [0.0, 0.0]" in done.stdout, done.stdout + done.stderr

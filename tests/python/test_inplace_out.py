@@ -1,0 +1,265 @@
+"""In-place and out= forms: eager's casts, resizes, warnings and errors, for every kind of op."""
+
+import pytest
+import torch
+from eager import assert_equal, check, check_error, layout, moved, outcome
+
+import torch_pjrt
+
+
+def a() -> torch.Tensor:
+    return torch.tensor([[1.5, -2.0, 3.0], [0.5, 4.0, -6.0]])
+
+
+def b() -> torch.Tensor:
+    return torch.tensor([[2.0, 1.0, -1.0], [0.25, 2.0, 3.0]])
+
+
+INPLACE = {
+    "add_": lambda x, y: x.add_(y),
+    "add_alpha": lambda x, y: x.add_(y, alpha=3),
+    "add_number": lambda x, y: x.add_(2.5),
+    "add_0d": lambda x, y: x.add_(y[0, 0]),
+    "iadd": lambda x, y: x.__iadd__(y),
+    "sub_": lambda x, y: x.sub_(y),
+    "mul_": lambda x, y: x.mul_(y),
+    "mul_broadcast": lambda x, y: x.mul_(y[0]),
+    "div_": lambda x, y: x.div_(y),
+    "div_floor": lambda x, y: x.div_(y, rounding_mode="floor"),
+    "pow_": lambda x, y: x.pow_(2),
+    "neg_": lambda x, y: x.neg_(),
+    "abs_": lambda x, y: x.abs_(),
+    "exp_": lambda x, y: x.exp_(),
+    "sigmoid_": lambda x, y: x.sigmoid_(),
+    "tanh_": lambda x, y: x.tanh_(),
+    "relu_": lambda x, y: torch.relu_(x),
+    "leaky_relu_": lambda x, y: torch.nn.functional.leaky_relu_(x, 0.1),
+    "clamp_": lambda x, y: x.clamp_(-1, 2),
+    "clamp_min_": lambda x, y: x.clamp_min_(0),
+    "sqrt_abs": lambda x, y: x.abs_().sqrt_(),
+    "floor_": lambda x, y: x.floor_(),
+    "sign_": lambda x, y: x.sign_(),
+    "zero_": lambda x, y: x.zero_(),
+    "fill_": lambda x, y: x.fill_(3.5),
+    "fill_tensor": lambda x, y: x.fill_(y.sum()),
+    "copy_": lambda x, y: x.copy_(y),
+    "copy_broadcast": lambda x, y: x.copy_(y[1]),
+    "copy_cast": lambda x, y: x.copy_(y.to(torch.int64)),
+    "lerp_": lambda x, y: x.lerp_(y, 0.25),
+    "addcmul_": lambda x, y: x.addcmul_(y, y, value=0.5),
+    "addcdiv_": lambda x, y: x.addcdiv_(y, y + 10, value=2),
+    "addmm_": lambda x, y: x.addmm_(y, torch.eye(3, device=x.device), beta=2, alpha=0.5),
+    "masked_fill_": lambda x, y: x.masked_fill_(y > 1, -1),
+    "index_fill_": lambda x, y: x.index_fill_(1, torch.tensor([0, 2], device=x.device), 9),
+    "index_add_": lambda x, y: x.index_add_(0, torch.tensor([1, 1], device=x.device), y),
+    "scatter_": lambda x, y: x.scatter_(1, torch.tensor([[2, 0, 1]], device=x.device), y),
+    "scatter_add_": lambda x, y: x.scatter_add_(1, torch.tensor([[2, 2, 1]], device=x.device), y),
+    "index_put_": lambda x, y: x.index_put_((torch.tensor([1], device=x.device),), y[0]),
+    "triu_": lambda x, y: x.triu_(1),
+    "tril_": lambda x, y: x.tril_(),
+    "t_": lambda x, y: x.t_(),
+    "transpose_": lambda x, y: x.transpose_(0, 1),
+    "unsqueeze_": lambda x, y: x.unsqueeze_(1),
+    "squeeze_": lambda x, y: x.unsqueeze_(0).squeeze_(0),
+    "eq_": lambda x, y: x.eq_(y),
+    "gt_": lambda x, y: x.gt_(0),
+    "logical_not_": lambda x, y: x.logical_not_(),
+    "cumsum_": lambda x, y: x.cumsum_(1),
+}
+
+
+@pytest.mark.parametrize("op", INPLACE.values(), ids=INPLACE.keys())
+def test_in_place_form_gives_eagers_value_and_itself(op):
+    def program(x, y):
+        back = op(x, y)
+        assert back is x
+        return x, y
+
+    check(program, a(), b())
+
+
+@pytest.mark.parametrize(
+    "op", [k for k in INPLACE if not k.endswith(("t_", "squeeze_", "transpose_"))]
+)
+def test_in_place_form_through_a_view_after_a_sync(op):
+    def program(x, y):
+        v = x.t()[:, :2].t()
+        torch_pjrt.sync()
+        INPLACE[op](v, y)
+        return x, v
+
+    check(program, torch.cat([a(), a()]), b())
+
+
+# x dtype, y dtype: in-place results are cast to x's dtype, or eager's error comes.
+CASTS = [
+    (torch.float32, torch.float64),
+    (torch.float32, torch.int64),
+    (torch.float64, torch.float32),
+    (torch.bfloat16, torch.float32),
+    (torch.float16, torch.int32),
+    (torch.int64, torch.int32),
+    (torch.int32, torch.int64),
+    (torch.int32, torch.bool),
+    (torch.uint8, torch.int64),
+    (torch.complex64, torch.float64),
+    (torch.int64, torch.float32),
+    (torch.bool, torch.int64),
+    (torch.float32, torch.complex64),
+    (torch.bool, torch.bool),
+]
+
+
+@pytest.mark.parametrize(("to", "other"), CASTS, ids=str)
+def test_in_place_add_casts_as_eager_does(to, other):
+    x, y = torch.tensor([1, 2, 0]).to(to), torch.tensor([3, 1, 1]).to(other)
+    ours, theirs = moved([x, y])
+    _, eager, _ = outcome(lambda: x.add_(y))
+    _, error, _ = outcome(lambda: ours.add_(theirs))
+    assert type(error) is type(eager), error
+    if eager:
+        assert str(error).splitlines()[0] == str(eager).splitlines()[0]
+    assert_equal(ours, x, exact=True)
+
+
+def test_in_place_on_itself():
+    check(lambda x: (x.add_(x), x.mul_(x.t().t()), x.sub_(x[0].clone())), a())
+
+
+def test_in_place_reads_old_value_of_an_overlapping_view():
+    check(lambda x: (x[0].copy_(x[1]), x[1:].add_(x[:1]), x), a(), exact=True)
+
+
+def test_old_value_held_elsewhere_stays():
+    def program(x):
+        old = x * 1
+        kept = x.clone()
+        x.add_(1)
+        torch_pjrt.sync()
+        x.mul_(2)
+        return old, kept, x
+
+    check(program, a(), exact=True)
+
+
+def test_version_counts_as_in_eager(device):
+    def program(x):
+        v = x[0]
+        x.add_(1)
+        v.mul_(2)
+        x.detach().zero_()
+        x.data.zero_()
+        return x._version, v._version
+
+    assert program(a().to(device) + 0) == program(a() + 0)
+
+
+# ---- out= -----------------------------------------------------------------------------------
+
+
+OUT = {
+    "add": lambda x, y, out: torch.add(x, y, out=out),
+    "mul_number": lambda x, y, out: torch.mul(x, 2, out=out),
+    "sum": lambda x, y, out: torch.sum(x, 1, out=out),
+    "mm": lambda x, y, out: torch.mm(x, y.t(), out=out),
+    "matmul": lambda x, y, out: torch.matmul(x, y[0], out=out),
+    "cat": lambda x, y, out: torch.cat([x, y], 0, out=out),
+    "stack": lambda x, y, out: torch.stack([x, y], out=out),
+    "exp": lambda x, y, out: torch.exp(x, out=out),
+    "argmax": lambda x, y, out: torch.argmax(x, 1, out=out),
+    "eq": lambda x, y, out: torch.eq(x, y, out=out),
+    "gather": lambda x, y, out: torch.gather(x, 1, (y > 1).long(), out=out),
+    "index_select": lambda x, y, out: torch.index_select(x, 1, (y[0] > 1).long(), out=out),
+    "where": lambda x, y, out: torch.where(x > y, x, y, out=out),
+    "clamp": lambda x, y, out: torch.clamp(x, 0, 1, out=out),
+    "cumsum": lambda x, y, out: torch.cumsum(x, 1, out=out),
+    "softmax": lambda x, y, out: torch.softmax(x, 1, out=out),
+    "tril": lambda x, y, out: torch.tril(x, out=out),
+    "arange": lambda x, y, out: torch.arange(6, out=out),
+    "full": lambda x, y, out: torch.full((2, 2), 3.0, out=out),
+    "zeros": lambda x, y, out: torch.zeros(3, 2, out=out),
+    "eye": lambda x, y, out: torch.eye(3, out=out),
+}
+
+
+def out_of(name: str, x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    back = OUT[name](x, y, out)
+    assert back is out
+    return out
+
+
+@pytest.mark.parametrize("name", OUT)
+def test_out_of_the_right_shape_is_written(name):
+    shaped = torch.empty_like(OUT[name](a(), b(), torch.empty(0)) if name not in ("argmax", "eq")
+                              else OUT[name](a(), b(), None))  # fmt: skip
+    check(lambda x, y, o: (out_of(name, x, y, o), x, y), a(), b(), shaped.fill_(0))
+
+
+@pytest.mark.parametrize("name", OUT)
+def test_empty_out_is_resized_without_a_warning(name):
+    x, y = a(), b()
+    dtype = {"argmax": torch.int64, "eq": torch.bool}.get(name, torch.float32)
+    eager, _, said = outcome(out_of, name, x, y, torch.empty(0, dtype=dtype))
+    ours, error, we_said = outcome(out_of, name, *moved([x, y, torch.empty(0, dtype=dtype)]))
+    assert error is None
+    assert layout(ours) == layout(eager)
+    assert_equal(ours, eager)
+    assert said == we_said == []
+
+
+def test_resizing_a_full_out_warns_as_eager_does():
+    x, y = a(), b()
+    eager, _, said = outcome(lambda: torch.add(x, y, out=torch.ones(5)))
+    xx, yy, out = moved([x, y, torch.ones(5)])
+    ours, error, we_said = outcome(lambda: torch.add(xx, yy, out=out))
+    assert error is None
+    assert_equal([ours, out], [eager, eager])
+    assert len(we_said) == len(said) == 1
+    assert we_said[0].split("(Trigg")[0] == said[0].split("(Trigg")[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.complex64], ids=str)
+def test_out_of_another_dtype_is_cast(dtype):
+    check(lambda x, y, o: torch.add(x, y, out=o), a(), b(), torch.zeros(2, 3, dtype=dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool], ids=str)
+def test_out_that_cannot_hold_the_result_raises(dtype):
+    check_error(lambda x, y, o: torch.add(x, y, out=o), a(), b(), torch.zeros(2, 3, dtype=dtype))
+
+
+def test_out_through_a_view_reaches_the_base():
+    def program(x, y, o):
+        torch.add(x, y, out=o.t()[1:3])
+        return o
+
+    check(program, a(), b(), torch.zeros(3, 4), exact=True)
+
+
+def test_out_keeps_its_strides():
+    check(lambda x, y, o: torch.mul(x, y, out=o), a(), b(), torch.zeros(3, 2).t())
+
+
+def test_out_that_is_an_input():
+    check(lambda x, y: torch.add(x, y, out=x), a(), b(), exact=True)
+
+
+def test_two_outs():
+    def program(x):
+        v, i = torch.zeros(2, device=x.device), torch.zeros(2, dtype=torch.int64, device=x.device)
+        back = torch.max(x, 1, out=(v, i))
+        assert back[0] is v
+        return v, i
+
+    check(program, a())
+
+
+def test_out_that_requires_grad_raises():
+    x = a().requires_grad_()
+    check_error(lambda x, o: torch.add(x, x, out=o), x, torch.zeros(2, 3))
+
+
+def test_out_on_the_cpu_raises(device):
+    x = a().to(device)
+    with pytest.raises(RuntimeError):
+        torch.add(x, x, out=torch.zeros(2, 3))

@@ -1,0 +1,525 @@
+"""Views share memory as eager's do: layouts, reads, writes through any chain, across syncs."""
+
+import pytest
+import torch
+from eager import assert_equal, check, check_error, layout, moved, outcome
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import torch_pjrt
+
+
+def base() -> torch.Tensor:
+    return torch.arange(24.0).view(4, 6)
+
+
+VIEWS = {
+    "t": lambda x: x.t(),
+    "T": lambda x: x.T,
+    "mT": lambda x: x.mT,
+    "transpose": lambda x: x.transpose(-1, 0),
+    "permute": lambda x: x.permute(1, 0),
+    "swapaxes": lambda x: x.swapaxes(0, 1),
+    "movedim": lambda x: x.view(2, 2, 6).movedim(0, 2),
+    "view": lambda x: x.view(3, 8),
+    "view_minus_one": lambda x: x.view(-1),
+    "view_as": lambda x: x.view_as(torch.empty(2, 12)),
+    "reshape": lambda x: x.reshape(2, 2, 6),
+    "flatten": lambda x: x.flatten(),
+    "ravel": lambda x: x.ravel(),
+    "unflatten": lambda x: x.unflatten(1, (2, 3)),
+    "select": lambda x: x.select(0, 2),
+    "select_negative": lambda x: x.select(1, -1),
+    "slice": lambda x: x[1:3],
+    "slice_step": lambda x: x[::2, 1::3],
+    "slice_empty": lambda x: x[2:2],
+    "narrow": lambda x: x.narrow(1, 2, 3),
+    "int_index": lambda x: x[1, 2],
+    "ellipsis": lambda x: x[..., 3],
+    "none_index": lambda x: x[:, None, 1],
+    "unsqueeze": lambda x: x.unsqueeze(1),
+    "squeeze": lambda x: x[:, :1].squeeze(),
+    "squeeze_dim": lambda x: x[:, :1].squeeze(1),
+    "squeeze_dims": lambda x: x[:1, :1].squeeze((0, 1)),
+    "squeeze_nothing": lambda x: x.squeeze(1),
+    "diagonal": lambda x: x.diagonal(),
+    "diagonal_offset": lambda x: x.diagonal(1, -1, 0),
+    "unfold_disjoint": lambda x: x.unfold(1, 2, 2),
+    "as_strided": lambda x: x.as_strided((2, 3), (6, 2), 1),
+    "as_strided_flat": lambda x: x.as_strided((5,), (3,)),
+    "chunk": lambda x: x.chunk(2, 1)[1],
+    "split": lambda x: x.split(3, 1)[0],
+    "split_sizes": lambda x: x.split([1, 3], 0)[1],
+    "tensor_split": lambda x: x.tensor_split(4, 1)[2],
+    "hsplit": lambda x: x.hsplit(2)[1],
+    "vsplit": lambda x: x.vsplit(2)[0],
+    "unbind": lambda x: x.unbind(1)[4],
+    "iterate": lambda x: list(x)[1],
+    "detach": lambda x: x.detach(),
+    "data": lambda x: x.data,
+    "alias": lambda x: torch.ops.aten.alias(x),
+    "view_int": lambda x: x.view(torch.int32),
+    "view_bytes": lambda x: x.view(torch.uint8),
+    "view_wider": lambda x: x.view(torch.float64),
+    "complex": lambda x: torch.view_as_complex(x.view(4, 3, 2)),
+    "complex_real": lambda x: torch.view_as_complex(x.view(4, 3, 2)).real,
+    "complex_imag": lambda x: torch.view_as_complex(x.view(4, 3, 2)).imag,
+    "complex_and_back": lambda x: torch.view_as_real(torch.view_as_complex(x.view(4, 3, 2)))[1],
+    "chain": lambda x: x.t()[1:5:2].unsqueeze(0).transpose(0, 2)[1],
+    "chain_strided": lambda x: x[1:, ::2].t().select(0, 1)[1:],
+    "chain_view_of_slice": lambda x: x[2:].view(3, 4).t().diagonal(),
+    "contiguous": lambda x: x.view(1, 2, 2, 6).contiguous()[0],
+}  # fmt: skip
+every_view = pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
+
+
+def write_into(v: torch.Tensor) -> None:
+    if v.dtype == torch.uint8:
+        v.fill_(7)
+    else:
+        v.mul_(2).add_(1)
+
+
+@every_view
+def test_view_has_eagers_layout(view):
+    x = base()
+    ours, eager = view(moved(x)), view(x)
+    assert layout(ours) == layout(eager)
+    assert ours._is_view() == eager._is_view()
+
+
+@every_view
+def test_write_through_a_view_reaches_the_base(view):
+    def program(x):
+        v = view(x)
+        write_into(v)
+        return x, v
+
+    check(program, base(), exact=True)
+
+
+@every_view
+def test_write_through_a_view_reaches_the_base_after_a_sync(view):
+    def program(x):
+        v = view(x)
+        torch_pjrt.sync()
+        write_into(v)
+        return x, v
+
+    check(program, base() + 1, exact=True)
+
+
+@every_view
+def test_write_to_the_base_is_seen_by_an_older_view(view):
+    def program(x):
+        v = view(x)
+        _ = v.sum()  # the view has been read once already
+        x.mul_(3)
+        return v, v.clone()
+
+    check(program, base(), exact=True)
+
+
+@every_view
+def test_reading_a_view_gives_eagers_bytes(view):
+    x = base()
+    ours = view(moved(x) + 0)
+    assert torch.equal(ours.cpu(), view(x).clone())
+
+
+@pytest.mark.parametrize("sync", [False, True], ids=["pending", "synced"])
+def test_sibling_views_see_each_others_writes(sync):
+    def program(x):
+        a, b, c = x[1:3], x.t(), x.view(-1)
+        if sync:
+            torch_pjrt.sync()
+        a.add_(100)
+        b[2].mul_(2)
+        c[5:9].zero_()
+        a[0, 1:4].copy_(torch.tensor([1.0, 2.0, 3.0]))
+        return x, a, b, c
+
+    check(program, base(), exact=True)
+
+
+def test_view_keeps_the_memory_of_a_dropped_base_alive(device):
+    v = base().to(device)[1]
+    torch_pjrt.sync()
+    v += 1
+    assert v.tolist() == [7, 8, 9, 10, 11, 12]
+
+
+def test_views_make_no_nodes_and_copy_nothing(device, compiles):
+    x = base().to(device) + 1
+    with compiles() as seen:
+        v = x.t()[1:].unsqueeze(0).detach()
+        assert torch_pjrt.state(v) == "view"
+    assert (seen.count, seen.cuts) == (0, 0)
+
+
+def test_reading_a_view_of_a_synced_tensor_compiles_nothing(device, compiles):
+    x = base().to(device) + 1
+    with compiles() as seen:
+        assert x.t()[2].tolist() == [3, 9, 15, 21]
+    assert (seen.count, seen.cuts) == (0, 0)
+
+
+def test_detach_shares_and_records_nothing(device):
+    x = base().to(device) + 1
+    d = x.detach()
+    assert torch_pjrt.graph.of(d).text == torch_pjrt.graph.of(x).text
+    d.zero_()
+    assert x.sum().item() == 0
+
+
+# ---- writes that must raise -----------------------------------------------------------------
+
+
+OVERLAPPING = {
+    "expand": lambda x: x[:, :1].expand(4, 6),
+    "expand_0d": lambda x: x[0, 0].expand(3),
+    "expand_leading": lambda x: x.expand(2, 4, 6),
+    "broadcast_to": lambda x: torch.broadcast_to(x[0], (4, 6)),
+    "expand_as": lambda x: x[:1].expand_as(torch.empty(4, 6)),
+    "as_strided_zero": lambda x: x.as_strided((3, 4), (0, 1)),
+}
+WRITES = {
+    "add_": lambda v: v.add_(1),
+    "mul_": lambda v: v.mul_(v),
+    "fill_": lambda v: v.fill_(1),
+    "zero_": lambda v: v.zero_(),
+    "copy_": lambda v: v.copy_(torch.zeros((), device=v.device).expand(v.shape)),
+    "copy_cpu": lambda v: v.copy_(torch.arange(float(v.numel())).view(v.shape)),
+    "relu_": lambda v: v.relu_(),
+    "setitem": lambda v: v.__setitem__(slice(None), 3.0),
+    "out=": lambda v: torch.add(v, 1, out=v),
+    "normal_": lambda v: v.normal_(),
+    "clamp_": lambda v: v.clamp_(0, 1),
+}
+
+
+@pytest.mark.parametrize("view", OVERLAPPING.values(), ids=OVERLAPPING.keys())
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES.keys())
+def test_write_into_an_overlapping_view_does_what_eager_does(view, write):
+    x = base()
+    y = moved(x)
+    _, eager, _ = outcome(lambda: write(view(x)))
+    _, ours, _ = outcome(lambda: write(view(y)))
+    assert type(ours) is type(eager), ours
+    if eager is None:
+        return
+    assert str(ours).splitlines()[0] == str(eager).splitlines()[0]
+    assert torch.equal(y.cpu(), base())
+
+
+def test_view_of_non_viewable_strides_raises_eagers_text():
+    check_error(lambda x: x.t().view(-1), base())
+
+
+def test_unbound_views_cannot_be_written_under_grad():
+    check_error(lambda x: (x * 1).unbind(0)[0].add_(1), base().requires_grad_())
+
+
+# ---- storage surgery ------------------------------------------------------------------------
+
+
+def test_as_strided_means_memory_of_the_base():
+    check(lambda x: x[1:].t().as_strided((2, 2), (1, 4), 2).add_(50), base(), exact=True)
+
+
+def test_as_strided_of_a_transposed_copy_means_its_memory():
+    def program(x):
+        y = x.t().clone(memory_format=torch.preserve_format)
+        y.as_strided((3,), (2,), 1).fill_(-1)
+        return y
+
+    check(program, base(), exact=True)
+
+
+def test_set_makes_two_tensors_one():
+    def program(x, y):
+        y.set_(x)
+        y.add_(1)
+        return x, y
+
+    check(program, base(), torch.zeros(2), exact=True)
+
+
+def test_set_with_a_window():
+    def program(x, y):
+        y.set_(x, 2, (3, 2), (6, 1))
+        y.mul_(10)
+        return x, y, torch.tensor(y.is_set_to(x)), torch.tensor(y.is_set_to(y.view_as(y)))
+
+    ours = moved(base())
+    program(ours, moved(torch.zeros(1)))
+    eager = base()
+    program(eager, torch.zeros(1))
+    assert_equal(ours, eager, exact=True)
+
+
+def test_set_of_a_storage_shares():
+    def program(x, y):
+        y.set_(x.untyped_storage(), 6, (6,), (1,))
+        y.zero_()
+        return x
+
+    check(program, base(), torch.zeros(0), exact=True)
+
+
+def test_set_to_nothing_empties():
+    x = base().to("xla")
+    x.set_()
+    assert x.shape == (0,)
+
+
+@pytest.mark.parametrize("size", [(2, 3), (5, 7), (0,), (24,), (4, 6), ()], ids=str)
+@pytest.mark.parametrize("sync", [False, True], ids=["pending", "synced"])
+def test_resize_keeps_what_was_there(size, sync):
+    def program(x):
+        y = x + 1
+        if sync:
+            torch_pjrt.sync()
+        y.resize_(size)
+        return y.view(-1)[:24].clone()  # beyond 24 eager leaves bytes undefined
+
+    check(program, base(), exact=True)
+
+
+def test_resize_then_fill_and_view():
+    def program(x):
+        y = x.clone()
+        y.resize_(3, 2, 4).copy_(torch.arange(24.0).view(3, 2, 4))
+        return y, y[1].t()
+
+    check(program, torch.zeros(2), exact=True)
+
+
+def test_resize_of_a_window_keeps_its_offset():
+    check(lambda x: (x[1:], x[1:].resize_(3)), base(), exact=True)
+
+
+def test_data_assignment_replaces_value_and_shape():
+    def program(x, y):
+        x.data = y
+        y.add_(1)
+        return x
+
+    check(program, base(), torch.ones(3), exact=True)
+
+
+def test_data_in_place_is_seen_by_the_tensor():
+    def program(x):
+        x.data.mul_(2)
+        x.data[0] = 9
+        return x
+
+    check(program, base(), exact=True)
+
+
+def test_swap_tensors(device):
+    a, b = torch.ones(2, device=device), torch.zeros(3, device=device) + 5
+    torch.utils.swap_tensors(a, b)
+    assert (a.tolist(), b.tolist()) == ([5, 5, 5], [1, 1])
+
+
+# ---- odd shapes -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0, 2)], ids=str)
+def test_zero_size_tensors_have_views(shape):
+    def program(x):
+        y = x.transpose(0, -1).unsqueeze(0)
+        y.add_(1)
+        return y, x.view(-1), x.sum(), x[..., :1]
+
+    check(program, torch.zeros(shape), exact=True)
+
+
+def test_0d_tensors_have_views():
+    def program(x):
+        v = x.view(1).unsqueeze(0)
+        v.add_(2)
+        return x, v, x.view(()), x.expand(2, 2), x.reshape(1, 1)
+
+    check(program, torch.tensor(3.0), exact=True)
+
+
+def test_channels_last_survives_ops():
+    def program(x):
+        x = x.contiguous(memory_format=torch.channels_last)
+        y = x * 2
+        v = y.permute(0, 2, 3, 1)
+        v[0, 1].zero_()
+        return y, v, y.contiguous(), y.clone(), torch.empty_like(y).fill_(1), y[:, 1:]
+
+    check(program, torch.arange(48.0).view(2, 3, 4, 2), exact=True)
+
+
+def test_contiguous_of_contiguous_is_the_same_tensor(device):
+    x = torch.ones(2, 3, device=device)
+    assert x.contiguous() is x
+    assert x.t().contiguous().stride() == (2, 1)
+
+
+def test_expanded_reads_and_reductions():
+    def program(x):
+        e = x[:, :1].expand(4, 6)
+        return e.sum(), e + x, e.clone(), e.contiguous(), e[1:, 2]
+
+    check(program, base(), exact=True)
+
+
+def test_unfold_overlapping_reads():
+    check(lambda x: (x.unfold(0, 2, 1).sum(-1), x.unfold(1, 3, 2)), base(), exact=True)
+
+
+# ---- assignment by index --------------------------------------------------------------------
+
+
+SETITEMS = {
+    "number": lambda x: x.__setitem__((1, 2), 5),
+    "row": lambda x: x.__setitem__(1, torch.arange(6.0, device=x.device)),
+    "cpu_scalar": lambda x: x.__setitem__(1, torch.tensor(4.0)),
+    "slice": lambda x: x.__setitem__((slice(None, None, 2), slice(1, 4)), 9),
+    "broadcast": lambda x: x.__setitem__(slice(1, 3), torch.ones(6, device=x.device)),
+    "ellipsis": lambda x: x.__setitem__((..., -1), x[..., 0]),
+    "self_overlap": lambda x: x.__setitem__(0, x[1] + x[0]),
+    "mask": lambda x: x.__setitem__(x > 10, 0),
+    "index": lambda x: x.__setitem__(torch.tensor([0, 2], device=x.device), 7),
+    "index_cpu": lambda x: x.__setitem__(([0, 1], [2, 3]), -1),
+    "int_into_float": lambda x: x.__setitem__(2, torch.arange(6, device=x.device)),
+}
+
+
+@pytest.mark.parametrize("assign", SETITEMS.values(), ids=SETITEMS.keys())
+def test_setitem_through_a_transposed_view(assign):
+    def program(x):
+        v = x.t()
+        assign(v.t())
+        return x, v
+
+    check(program, base(), exact=True)
+
+
+# ---- autograd through views -----------------------------------------------------------------
+
+
+GRADS = {
+    "slice_write": lambda y: y[1:, ::2].mul_(2),
+    "transpose_write": lambda y: y.t()[1].add_(3),
+    "diagonal_write": lambda y: y.diagonal().mul_(5),
+    "select_copy": lambda y: y[0].copy_(y[1] * 2),
+    "view_then_base": lambda y: (y.view(-1)[3:7].zero_(), y.mul_(2)),
+    "base_then_view": lambda y: (y.mul_(2), y[2].mul_(3)),
+    "as_strided": lambda y: y.as_strided((2, 2), (6, 1), 1).mul_(4),
+    "unfold": lambda y: y.unfold(1, 2, 2)[:, 1].mul_(3),
+}
+
+
+@pytest.mark.parametrize("write", GRADS.values(), ids=GRADS.keys())
+def test_gradients_flow_through_in_place_writes_into_views(write):
+    def program(x):
+        y = x * 1
+        write(y)
+        (y * y).sum().backward()
+        return x.grad
+
+    check(program, base().requires_grad_())
+
+
+# ---- random chains --------------------------------------------------------------------------
+
+
+def step(t: torch.Tensor, kind: str, a: int, b: int) -> torch.Tensor:
+    """A view of t, made from two numbers; t itself where the kind does not fit."""
+    n = t.dim()
+    if kind == "unsqueeze":
+        return t.unsqueeze(a % (n + 1)) if n < 5 else t
+    if kind == "view_flat":
+        return t.view(-1) if t.is_contiguous() else t
+    if n == 0:
+        return t
+    d, size = a % n, t.size(a % n)
+    if kind == "transpose":
+        return t.transpose(d, b % n)
+    if kind == "permute":
+        return t.permute([(i + a) % n for i in range(n)])
+    if kind == "select":
+        return t.select(d, b % size) if size else t
+    if kind == "slice":
+        return t.narrow(d, b % (size + 1), (size - b % (size + 1)) // (1 + a % 2))
+    if kind == "stepped":
+        return t[(slice(None),) * d + (slice(b % 2, None, 1 + b % 3),)]
+    if kind == "squeeze":
+        return t.squeeze(d)
+    if kind == "diagonal":
+        return t.diagonal(a % 3 - 1, d, (d + 1) % n) if n > 1 else t
+    if kind == "unfold":
+        return t.unfold(d, 1 + b % size, 1 + b % size) if size and n < 5 else t
+    if kind == "expand":
+        return t.expand((*t.shape[:d], 3, *t.shape[d + 1 :])) if size == 1 else t
+    if kind == "detach":
+        return t.detach()
+    if kind == "as_strided":
+        return t.as_strided((2, 2), (1 + a % 3, 3 + b % 4), a % 4)  # inside the base's 24 elements
+    raise AssertionError(kind)
+
+
+KINDS = ["transpose", "permute", "select", "slice", "stepped", "squeeze", "unsqueeze", "diagonal"]
+KINDS += ["unfold", "expand", "detach", "as_strided", "view_flat"]
+
+
+def write(pool: list[torch.Tensor], t: torch.Tensor, kind: str, k: int) -> None:
+    if kind == "add":
+        t.add_(k)
+    elif kind == "mul":
+        t.mul_(-2)
+    elif kind == "fill":
+        t.fill_(k)
+    elif kind == "copy":
+        t.copy_(torch.arange(float(t.numel())).view(t.shape).to(t.device))
+    elif kind == "add_other":
+        t.add_(pool[k % len(pool)].sum())
+    elif kind == "relu":
+        t.relu_()
+
+
+WRITE_KINDS = ["add", "mul", "fill", "copy", "add_other", "relu"]
+INSTRUCTION = st.one_of(
+    st.tuples(st.just("view"), st.sampled_from(KINDS), st.integers(0, 8), st.integers(0, 8),
+              st.integers(0, 8)),
+    st.tuples(st.just("write"), st.sampled_from(WRITE_KINDS),
+              st.integers(0, 8), st.integers(0, 8), st.just(0)),
+    st.tuples(st.just("sync"), st.just(""), st.just(0), st.just(0), st.just(0)),
+)  # fmt: skip
+
+
+def run(instructions, x: torch.Tensor) -> tuple[list[torch.Tensor], list[str]]:
+    pool, errors = [x], []
+    for what, kind, source, a, b in instructions:
+        t = pool[source % len(pool)]
+        if what == "sync":
+            torch_pjrt.sync()
+            continue
+        try:
+            if what == "view":
+                pool.append(step(t, kind, a, b))
+            else:
+                write(pool, t, kind, a)
+        except RuntimeError as e:
+            errors.append(str(e).splitlines()[0])
+    return pool, errors
+
+
+@settings(
+    max_examples=40, deadline=None, derandomize=True, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+@given(st.lists(INSTRUCTION, min_size=3, max_size=12))
+def test_random_chains_of_views_and_writes_agree_with_eager(instructions):
+    eager, eager_errors = run(instructions, base())
+    ours, our_errors = run(instructions, moved(base()))
+    assert our_errors == eager_errors
+    assert [layout(t) for t in ours] == [layout(t) for t in eager]
+    assert_equal(ours, eager, exact=True)
