@@ -1,5 +1,6 @@
 // LruMap: a bounded map that forgets the least recently used entry. The caller locks.
 #pragma once
+#include <cstddef>
 #include <list>
 #include <unordered_map>
 #include <utility>

@@ -68,27 +68,44 @@ Tensor new_empty_strided(const Tensor& self, IntArrayRef size, IntArrayRef strid
   return empty_strided(size, stride, type, layout, where, pin);
 }
 
+
+void copy_value(const Tensor& dst, Value v) {
+  Impl& to = impl_of(dst);
+  write(to, with_lazy_bits(expand(cast(std::move(v), type_of(to).dtype()), span_of(dst.sizes())), dst));
+}
+
+// Filling a window that overlaps itself is allowed: each place gets the same value. Its distinct places.
+Tensor without_repeats(const Tensor& t) {
+  bool repeats = false;
+  at::DimVector sizes(t.sizes());
+  for (int64_t d = 0; d < t.dim(); ++d) {
+    if (t.stride(d) != 0 || sizes[d] < 2) continue;
+    sizes[d] = 1;
+    repeats = true;
+  }
+  return repeats ? make_view(impl_of(t), sizes, t.strides(), t.storage_offset()) : t;
+}
+
 // The number as eager's fill_ converts it: checked for overflow, then cast.
 Tensor& fill_scalar(Tensor& self, const at::Scalar& value) {
   guarded([&] {
-    check_overlap(self);
-    if (at::isComplexType(self.scalar_type()) || !value.isComplex()) return write_fill(impl_of(self), to_scalar(value));
-    TORCH_CHECK(value.toComplexDouble().imag() == 0, "value cannot be converted to type ", self.dtype().name(), " without overflow");
-    write_fill(impl_of(self), to_scalar(at::Scalar(value.toComplexDouble().real())));
+    at::Scalar number = value;
+    if (value.isComplex() && !at::isComplexType(self.scalar_type())) {
+      TORCH_CHECK(value.toComplexDouble().imag() == 0, "value cannot be converted to type ", self.dtype().name(), " without overflow");
+      number = value.toComplexDouble().real();
+    }
+    write_fill(impl_of(without_repeats(self)), to_scalar(number));
   }, [] { return std::string("aten::fill_"); });
   return self;
 }
 
 Tensor& zero(Tensor& self) { return fill_scalar(self, 0); }
 
-void copy_value(Impl& dst, Value v) { write(dst, expand(cast(std::move(v), type_of(dst).dtype()), span_of(dst.sizes()))); }
-
 Tensor& fill_tensor(Tensor& self, const Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
   if (value.device().is_cpu()) return fill_scalar(self, value.item());
   guarded([&] {
-    check_overlap(self);
-    copy_value(impl_of(self), value_of(impl_of(value)));
+    copy_value(without_repeats(self), resolved_value(value));
   }, [] { return std::string("aten::fill_.Tensor"); });
   return self;
 }
@@ -136,7 +153,7 @@ Tensor copy_from(const Tensor& src, const Tensor& dst, bool) {
           // A fill is copied as a new fill, so that each tensor keeps a birth value of its own.
           if (v.node->role() == ir::Role::kFill && impl_of(dst).whole() && !dst.is_conj() && !dst.is_neg())
             return write_fill(impl_of(dst), v.node->scalar());
-          copy_value(impl_of(dst), std::move(v));
+          copy_value(dst, std::move(v));
         }
       },
       [&] { return cat("aten::copy_ of a tensor of device ", src.device().str(), " into one of device ", dst.device().str()); });
@@ -166,6 +183,25 @@ Tensor clone(const Tensor& t, std::optional<at::MemoryFormat> format) {
   }
   Tensor like = at::detail::empty_meta(t.sizes(), t.scalar_type(), f);
   return make_tensor(v, span_of(like.strides()), self.device());
+}
+
+// PyTorch's own asks whether the device has as_strided in autograd and, for xla, would drop the strides.
+Tensor to_copy(const Tensor& t, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+               std::optional<at::Device> device, std::optional<bool>, bool non_blocking,
+               std::optional<at::MemoryFormat> format) {
+  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "device xla has dense tensors only, not layout ", *layout);
+  at::MemoryFormat f = format.value_or(at::MemoryFormat::Preserve);
+  at::ScalarType to = dtype.value_or(t.scalar_type());
+  at::Device where = device.value_or(t.device());
+  std::vector<int64_t> strides;
+  if (f != at::MemoryFormat::Preserve)
+    strides = at::detail::empty_meta(t.sizes(), to, f).strides().vec();
+  else
+    strides = t.is_non_overlapping_and_dense() ? t.strides().vec() : at::infer_dense_strides(t.sizes(), t.strides());
+  bool same_device = where.type() == c10::kXLA && with_index(where) == t.device();
+  if (same_device) return make_tensor(cast(resolved_value(t), to_dtype(to)), strides, t.device());
+  Tensor out = at::empty_strided(t.sizes(), strides, at::TensorOptions(to).device(where));
+  return out.copy_(t, non_blocking);
 }
 
 // --- storage surgery ----------------------------------------------------------------------------------------
@@ -280,6 +316,7 @@ void register_factories(torch::Library& m) {
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar));
   m.impl("clone", TORCH_FN(clone));
+  m.impl("_to_copy", TORCH_FN(to_copy));
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
   m.impl("set_.source_Tensor_storage_offset", TORCH_FN(set_tensor_at));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_at));

@@ -322,6 +322,20 @@ void check_overlap(const at::Tensor& t) {
 
 namespace {
 
+// Every argument that the schema writes gets the next output; a list, one for each element.
+void inplace_results(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args, const ir::NodePtr& node) {
+  uint32_t next = 0;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const auto* alias = schema.arguments()[i].alias_info();
+    if (!alias || !alias->isWrite()) continue;
+    if (args[i].isTensor()) {
+      write_result(args[i].toTensor(), {node, next++});
+    } else {
+      for (const at::Tensor& t : args[i].toTensorVector()) write_result(t, {node, next++});
+    }
+  }
+}
+
 void functional_results(const OpInfo& op, const Inferred& types, const ir::NodePtr& node, c10::Device device,
                         Stack* stack) {
   if (op.returns_list) {
@@ -351,7 +365,7 @@ void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* st
         const Inferred& types = call.infer(form.kind, [&](Stack& s) {
           for (size_t i = 0; i < op.args.size(); ++i) s.push_back(args[i]);
         });
-        if (form.kind == FormKind::kInplace) check_overlap(args[0].toTensor());
+        if (form.kind == FormKind::kInplace && args[0].isTensor()) check_overlap(args[0].toTensor());
         ir::NodePtr node = call.node(types);
         auto arg = [&](size_t i) { return args[i].isTensor() ? args[i].toTensor() : at::Tensor(); };
         if (!op.writes.empty()) write_side_effects(op, node, arg);
@@ -359,8 +373,8 @@ void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* st
         if (form.kind == FormKind::kFunctional) {
           functional_results(op, types, node, call.device(), &results);
         } else if (form.kind == FormKind::kInplace) {
-          write_result(args[0].toTensor(), {node, 0});
-          results.push_back(args[0]);
+          inplace_results(schema, args, node);
+          if (!schema.returns().empty()) results.push_back(args[0]);
         } else {
           for (size_t i = op.args.size(), k = 0; i < n; ++i, ++k) {
             check_overlap(args[i].toTensor());

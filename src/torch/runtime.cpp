@@ -166,7 +166,8 @@ at::Tensor to_host(const DataPtr& data) {
 void sync_for(Alias& a) {
   try {
     sync_devices(false);
-  } catch (const Error&) {
+  } catch (const Error& e) {
+    probe::say(0, cat("the graph of all pending tensors failed (", e.message(), "); computing the one that is read"));
     GilRelease no_gil;
     sync_device(device_index(a.device), false, a.id);
   }

@@ -285,6 +285,14 @@ at::Tensor make_tensor(Value v, std::span<const int64_t> strides, c10::Device de
   return at::Tensor(std::move(impl));
 }
 
+void keep_lazy_bits(const Impl& from, Impl& to) {
+  constexpr c10::DispatchKeySet kBits({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
+  if (!from.key_set().has_any(kBits)) [[likely]]
+    return;
+  if (from.is_conj()) to._set_conj(true);
+  if (from.is_neg()) to._set_neg(true);
+}
+
 at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
   return make_view(t, sizes, strides, offset, t.dtype());
 }
@@ -294,6 +302,7 @@ at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strid
   auto impl = c10::make_intrusive<Impl>(t.alias(), dtype);
   impl->set_sizes_and_strides(sizes, strides, offset);
   impl->refresh_whole();
+  keep_lazy_bits(t, *impl);
   return at::Tensor(std::move(impl));
 }
 
@@ -320,18 +329,18 @@ Value value_of(Impl& t) {
   return made;
 }
 
-Value resolved_value(const at::Tensor& t) {
-  Value v = value_of(impl_of(t));
+Value with_lazy_bits(Value v, const at::Tensor& of) {
   auto apply = [&v](const char* name) {
     ir::AttrsBuilder attrs;
     attrs.operand(ir::symbol("self"), 0);
-    ir::Type type = v.type();
-    v = {ir::Node::make(kind_of_row(name), std::span(&v, 1), std::span(&type, 1), attrs.words()), 0};
+    v = make_one(kind_of_row(name), std::span(&v, 1), v.type(), attrs);
   };
-  if (t.is_conj()) apply("aten::_conj_physical");
-  if (t.is_neg()) apply("aten::neg");
+  if (of.is_conj()) apply("aten::_conj_physical");
+  if (of.is_neg()) apply("aten::neg");
   return v;
 }
+
+Value resolved_value(const at::Tensor& t) { return with_lazy_bits(value_of(impl_of(t)), t); }
 
 void write(Impl& t, Value v) {
   static const ir::OpKind& kScatter = kind_of_row("torch_pjrt::view_scatter");

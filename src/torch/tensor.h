@@ -104,6 +104,8 @@ Impl& impl_of(const at::Tensor& t);         // throws where impl_or_null gives n
 
 // A new tensor over a new alias that holds `v`. Empty strides: row-major.
 at::Tensor make_tensor(ir::Value v, std::span<const int64_t> strides, c10::Device device);
+// A view of a lazily conjugated or negated tensor is so too.
+void keep_lazy_bits(const Impl& from, Impl& to);
 // A new tensor over t's alias with another window.
 at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset);
 at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset,
@@ -111,7 +113,9 @@ at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strid
 
 // The IR value of the tensor's window (GetIrValue). Uploads a host-state alias.
 ir::Value value_of(Impl& t);
-// The same with the lazy conjugate and negative bits applied.
+// `v` conjugated and negated where tensor `of` is so lazily: its value seen through the bits, or back.
+ir::Value with_lazy_bits(ir::Value v, const at::Tensor& of);
+// value_of with the lazy bits applied.
 ir::Value resolved_value(const at::Tensor& t);
 // The type of value_of(t), without making it.
 ir::Type type_of(const Impl& t);

@@ -69,6 +69,7 @@ Tensor view(const Tensor& t, IntArrayRef size) {
     impl->set_sizes_contiguous(want);
     if (t.storage_offset()) impl->set_storage_offset(t.storage_offset());
     impl->refresh_whole();
+    keep_lazy_bits(self, *impl);
     return Tensor(std::move(impl));
   }
   auto stride = at::detail::computeStride(t.sizes(), t.strides(), want);

@@ -69,7 +69,8 @@ def run_fake(run_python, fake):
 def test_compile_failure_leaves_every_tensor_as_it_was(run_fake):
     said = run_fake("""
 y = a + b ; z = y * 2 ; v = y[1:3] ; zeros = torch.zeros(2, device="xla")
-script("compile:1=RESOURCE_EXHAUSTED no memory for this program")
+words = "RESOURCE_EXHAUSTED no memory for this program"
+script(f"compile:1={words}; compile:2={words}")  # of all that is pending, then of z alone
 print("first", attempt(lambda: z.cpu()))
 print("states", states(a, b, y, z, v, zeros))
 print("inputs", a.tolist(), b.tolist())
@@ -97,10 +98,19 @@ print("again", attempt(torch_pjrt.sync), states(y))
     assert "again None ['device']" in said
 
 
+def test_read_computes_its_tensor_alone_where_all_together_fail(run_fake):
+    said = run_fake("""
+y = a + b ; z = a * b
+script("compile:1=RESOURCE_EXHAUSTED too much at once")
+print(attempt(lambda: z.tolist()), states(y, z), y.tolist())
+""")
+    assert "[0.0, 0.0, 0.0, 0.0, 0.0, 0.0] ['ir', 'device'] [0.0" in said
+
+
 def test_launch_failure_leaves_every_tensor_as_it_was(run_fake):
     said = run_fake("""
 y = a + b ; a2 = a.clone() ; a2.add_(1)
-script("execute:1=INTERNAL queue is gone")
+script("execute:1=INTERNAL queue is gone; execute:2=INTERNAL queue is gone")
 print("first", attempt(lambda: y.cpu()), states(a, y, a2))
 print("inputs", a.tolist())
 print("again", y.tolist(), states(a, y, a2))

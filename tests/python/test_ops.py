@@ -1,0 +1,178 @@
+"""PyTorch's own samples (OpInfo) for every op that has a lowering: eager's values, dtypes, strides.
+
+An op whose call runs on the CPU instead (counter `aten::...`) is skipped: it is no lowering of ours.
+All samples and dtypes of an op share one sync, so an op costs two programs.
+"""
+
+import gc
+import itertools
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import gaps
+import pytest
+import torch
+from eager import TOLERANCE, tensors_in
+from torch.testing._internal.common_methods_invocations import op_db
+
+import torch_pjrt
+
+SAMPLES = 3
+DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.bool]
+NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.int64: "s64", torch.bool: "pred"}
+UNDEFINED = ("empty", "new_empty", "resize")  # ops whose values eager leaves undefined
+LOOSE = {"f32": 2e-4, "bf16": 4e-2}  # sums of many terms in another order
+
+
+def full_name(op: Any) -> str:
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+
+
+OPS = {full_name(op): op for op in op_db if not op.name.startswith(("sparse.", "torch._scaled"))}
+
+
+def fallbacks() -> int:
+    return sum(n for k, n in torch_pjrt.metrics.counters().items() if k.startswith("aten::"))
+
+
+def on_device(x: Any) -> Any:
+    """Arguments for the device; tensors keep their strides, leaves stay leaves."""
+    if isinstance(x, torch.Tensor):
+        y = x.detach().to("xla")
+        return y.requires_grad_(x.requires_grad)
+    if isinstance(x, torch.device) or (isinstance(x, str) and x == "cpu"):
+        return torch.device("xla")
+    if isinstance(x, dict):
+        return {k: on_device(v) for k, v in x.items()}
+    if isinstance(x, list | tuple) and not isinstance(x, torch.Size):
+        return type(x)(on_device(v) for v in x)
+    return x
+
+
+@dataclass
+class Case:
+    """One call on both devices."""
+
+    name: str
+    ours: list[torch.Tensor] = field(default_factory=list)
+    eager: list[torch.Tensor] = field(default_factory=list)
+    random: bool = False
+    error: str = ""
+
+
+def run(op: Any, sample: Any, grad: bool) -> list[torch.Tensor]:
+    out = op(sample.input, *sample.args, **sample.kwargs)
+    if not grad:
+        return list(tensors_in(out))
+    made = [t for t in tensors_in(sample.output_process_fn_grad(out)) if t.requires_grad]
+    wanted = [t for t in tensors_in([sample.input, sample.args, sample.kwargs]) if t.requires_grad]
+    if not made or not wanted:
+        return []
+    weights = [torch.linspace(0.5, 1.5, t.numel()).to(t.dtype).view(t.shape).to(t.device)
+               for t in made]  # fmt: skip
+    found = torch.autograd.grad(made, wanted, weights, allow_unused=True)
+    return [g for g in found if g is not None]
+
+
+class Moved:
+    """A sample with its arguments on the device."""
+
+    def __init__(self, s: Any) -> None:
+        self.input, self.args, self.kwargs = on_device([s.input, s.args, s.kwargs])
+        self.output_process_fn_grad = s.output_process_fn_grad
+
+
+def samples(op: Any, dtype: torch.dtype, grad: bool) -> Iterator[Any]:
+    torch.manual_seed(0)
+    made = op.sample_inputs("cpu", dtype, requires_grad=grad)
+    return itertools.islice(made, SAMPLES)
+
+
+def cases_of(op: Any, dtype: torch.dtype, grad: bool) -> Iterator[Case]:
+    """Cases recorded but not run; stops where the op runs on the CPU."""
+    for i, sample in enumerate(samples(op, dtype, grad)):
+        case = Case(f"{'backward' if grad else NAMES[dtype]}")
+        before = fallbacks()
+        moved = Moved(sample)
+        try:
+            torch.manual_seed(1)
+            case.eager = [t.detach() for t in run(op, sample, grad)]
+        except Exception:
+            continue  # eager itself refuses
+        try:
+            case.ours = [t.detach() for t in run(op, moved, grad)]
+        except Exception as e:
+            case.error = f"sample {i}: {type(e).__name__}: {str(e).splitlines()[0]}"
+        if fallbacks() != before:
+            return
+        if not grad and i == 0:
+            torch.manual_seed(2)
+            again = list(tensors_in(run(op, sample, grad)))
+            case.random = any(not torch.equal(a, b) for a, b in zip(again, case.eager, strict=True)
+                              if a.dtype != torch.bool and not a.isnan().any())  # fmt: skip
+        yield case
+
+
+def compare(case: Case, name: str) -> str:
+    """What is wrong with a case that has been run; empty where nothing is."""
+    if case.error:
+        return case.error
+    if len(case.ours) != len(case.eager):
+        return f"{len(case.ours)} results, eager has {len(case.eager)}"
+    for a, b in zip(case.ours, case.eager, strict=True):
+        if a.device.type != "xla":
+            return f"result on {a.device}"
+        if (a.dtype, a.shape) != (b.dtype, b.shape):
+            return f"{a.dtype} {list(a.shape)}, eager: {b.dtype} {list(b.shape)}"
+        if case.name == "f32" and a.stride() != b.stride() and a.numel() > 1:
+            return f"strides {a.stride()}, eager: {b.stride()}"
+        if case.random or name.startswith(UNDEFINED):
+            continue
+        tol = max(LOOSE.get(case.name, 2e-4), TOLERANCE.get(b.dtype, 0))
+        tol = tol if b.is_floating_point() or b.is_complex() else 0
+        try:
+            torch.testing.assert_close(a.cpu(), b, rtol=tol, atol=tol, equal_nan=True)
+        except Exception as e:
+            return " ".join(str(e).split())[:300]
+    return ""
+
+
+def verdicts(op: Any, kinds: list[tuple[torch.dtype, bool]]) -> dict[str, str]:
+    """Kind ("f32", "backward") -> what is wrong, empty where all is well; kinds that ran only."""
+    cases = [c for dtype, grad in kinds for c in cases_of(op, dtype, grad)]
+    found: dict[str, str] = {}
+    try:
+        torch_pjrt.sync()
+    except Exception as e:
+        found["sync"] = str(e).splitlines()[0]
+    for c in cases:
+        wrong = compare(c, op.name)
+        found[c.name] = found.get(c.name) or wrong
+    return found
+
+
+@pytest.mark.parametrize("name", OPS)
+@pytest.mark.filterwarnings("ignore")
+def test_op_agrees_with_eager(name):
+    op = OPS[name]
+    supported = op.supported_dtypes("cpu")
+    kinds = [(d, False) for d in DTYPES if d in supported]
+    if op.supports_autograd and torch.float32 in supported:
+        kinds.append((torch.float32, True))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = verdicts(op, kinds)
+    gc.collect()
+    if not found:
+        pytest.skip("no lowering: runs on the CPU")
+    known = {k.split("/")[1]: k for k in gaps.cases("ops") if k.split("/")[0] == name}
+    wrong = {k: v for k, v in found.items() if v and k not in known}
+    assert not wrong, "\n".join(f"{name}/{k}: {v}" for k, v in wrong.items())
+    fixed = [key for k, key in known.items() if not found.get(k)]
+    assert not fixed, f"passes now: take {fixed} out of [ops] in known_gaps.toml"
+
+
+def test_known_gaps_name_ops():
+    assert {k.split("/")[0] for k in gaps.cases("ops")} <= set(OPS)
