@@ -1,5 +1,6 @@
-// The core's one exception type. The first line stands alone (op, rule, what was found); `where` is the
-// user's line, `fix` what to do. src/bind and src/torch turn it into the Python type that eager raises.
+// The core's one exception type. The first line stands alone (op, rule, what was found); `where` is
+// the user's line, `fix` what to do. src/bind and src/torch turn it into the Python type that eager
+// raises.
 #pragma once
 #include <exception>
 #include <string>

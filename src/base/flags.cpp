@@ -27,7 +27,8 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
      "result types kept in memory (LRU)"},
     {Flag::kXlaFlags, "XLA_FLAGS", FlagType::kText, "", InKey::kYes, "passed on to XLA"},
     {Flag::kVerify, "TORCH_PJRT_VERIFY", FlagType::kInt, "1", InKey::kNo,
-     "0: trust keys; 1: compare an entry's graph on its first hit; 2: verify graphs, compare on every hit"},
+     "0: trust keys; 1: compare an entry's graph on its first hit; 2: verify graphs, compare on "
+     "every hit"},
     {Flag::kDebug, "TORCH_PJRT_DEBUG", FlagType::kInt, "0", InKey::kNo,
      "0 quiet, 1 compiles, 2 syncs, 3 graphs, 4 modules"},
     {Flag::kInFlight, "TORCH_PJRT_IN_FLIGHT", FlagType::kInt, "8", InKey::kNo,

@@ -1,5 +1,5 @@
-// The flag table: every switch is one row (name, type, default, help, whether it enters the compile key).
-// Read once, at the first use of any flag; constant afterwards, so reads need no lock.
+// The flag table: every switch is one row (name, type, default, help, whether it enters the compile
+// key). Read once, at the first use of any flag; constant afterwards, so reads need no lock.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -12,7 +12,8 @@ class LruMap {
  public:
   explicit LruMap(size_t capacity) : capacity_(capacity ? capacity : 1) {}
 
-  // The value under k, now the most recently used; nullptr where there is none. Valid until the next put.
+  // The value under k, now the most recently used; nullptr where there is none. Valid until the
+  // next put.
   V* get(const K& k) {
     auto it = index_.find(k);
     if (it == index_.end()) return nullptr;

@@ -1,10 +1,10 @@
-// The extension module torch_pjrt._C: names for Python, no logic. Importing it registers device `xla`.
-#include <torch/csrc/Generator.h>
-#include <torch/csrc/autograd/python_variable.h>
-
+// The extension module torch_pjrt._C: names for Python, no logic. Importing it registers device
+// `xla`.
 #include <dlfcn.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/autograd/python_variable.h>
 
 #include <filesystem>
 
@@ -25,7 +25,9 @@ using namespace tp::torch_room;
 namespace {
 
 at::Tensor to_tensor(const py::handle& h) {
-  if (!THPVariable_Check(h.ptr())) throw py::type_error("expected a torch.Tensor, found " + std::string(py::str(py::type::handle_of(h))));
+  if (!THPVariable_Check(h.ptr()))
+    throw py::type_error("expected a torch.Tensor, found " +
+                         std::string(py::str(py::type::handle_of(h))));
   return THPVariable_Unpack(h.ptr());
 }
 
@@ -42,8 +44,8 @@ std::vector<std::pair<std::string, client::OptionValue>> to_options(const py::di
   return out;
 }
 
-void register_plugin(std::string name, std::string path, const py::dict& options, const py::dict& compile_options,
-                     bool wants_kv, std::string how_to_install) {
+void register_plugin(std::string name, std::string path, const py::dict& options,
+                     const py::dict& compile_options, bool wants_kv, std::string how_to_install) {
   client::register_plugin({std::move(name), std::move(path), to_options(options), wants_kv,
                            to_options(compile_options), std::move(how_to_install)});
 }
@@ -56,8 +58,10 @@ py::dict client_info() {
   }
   py::list devices;
   for (const client::DeviceInfo& d : c->devices())
-    devices.append(py::dict(py::arg("id") = d.id, py::arg("kind") = d.kind, py::arg("text") = d.text));
-  return py::dict(py::arg("platform") = c->platform(), py::arg("platform_version") = c->platform_version(),
+    devices.append(
+        py::dict(py::arg("id") = d.id, py::arg("kind") = d.kind, py::arg("text") = d.text));
+  return py::dict(py::arg("platform") = c->platform(),
+                  py::arg("platform_version") = c->platform_version(),
                   py::arg("devices") = devices);
 }
 
@@ -92,8 +96,8 @@ py::list flags() {
   static const char* kTypes[] = {"bool", "int", "text"};
   py::list out;
   for (const FlagRow& r : flag_table())
-    out.append(py::make_tuple(r.name, kTypes[static_cast<int>(r.type)], r.fallback, flag_text(r.flag), r.help,
-                              r.in_key == InKey::kYes));
+    out.append(py::make_tuple(r.name, kTypes[static_cast<int>(r.type)], r.fallback,
+                              flag_text(r.flag), r.help, r.in_key == InKey::kYes));
   return out;
 }
 
@@ -120,7 +124,9 @@ py::bytes encode_compile_options(const py::dict& d) {
 // This extension's own path: Python sets the module's __file__ only once its body has run.
 std::string module_file() {
   Dl_info info{};
-  return dladdr(reinterpret_cast<const void*>(&module_file), &info) && info.dli_fname ? info.dli_fname : "";
+  return dladdr(reinterpret_cast<const void*>(&module_file), &info) && info.dli_fname
+             ? info.dli_fname
+             : "";
 }
 
 py::dict memory_info(int device) {
@@ -151,10 +157,13 @@ PYBIND11_MODULE(_C, m) {
   m.def("memory_info", &memory_info);
   m.def("current_device", &current_device);
   m.def("exchange_device", &exchange_device);
-  m.def("sync", [](bool wait) {
-    sync_all();
-    if (wait) wait_all();
-  }, py::arg("wait") = false);
+  m.def(
+      "sync",
+      [](bool wait) {
+        sync_all();
+        if (wait) wait_all();
+      },
+      py::arg("wait") = false);
   m.def("wait", &wait_all);
   m.def("state", [](const py::handle& t) { return state_of(impl_of(to_tensor(t))); });
   m.def("counters", &counters);
@@ -163,7 +172,8 @@ PYBIND11_MODULE(_C, m) {
   m.def("flags", &flags);
   m.def("graph_of", &graph_of);
   m.def("last_graph", &last_graph);
-  m.def("default_generator", [] { return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator())); });
+  m.def("default_generator",
+        [] { return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator())); });
   m.def("encode_compile_options", &encode_compile_options);
   m.def("set_log", &bind::set_log);
   m.def("table_errors", &table_errors);

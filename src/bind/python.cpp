@@ -19,7 +19,8 @@ namespace {
 
 PyObject* g_log = nullptr;  // owned for the process
 
-// Frames of PyTorch's and our own Python are not the user's: files below the two packages' directories.
+// Frames of PyTorch's and our own Python are not the user's: files below the two packages'
+// directories.
 std::string g_packages[2];
 
 bool is_library(const std::string& file) {
@@ -58,7 +59,9 @@ std::string user_frame() {
   return text;
 }
 
-void* release_gil() { return Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr; }
+void* release_gil() {
+  return Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+}
 void acquire_gil(void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }
 
 void log_to_python(int level, std::string_view text) {
@@ -75,13 +78,18 @@ void log_to_python(int level, std::string_view text) {
 
 PyObject* python_type(Code c) {
   switch (c) {
-    case Code::kIndex: return PyExc_IndexError;
-    case Code::kType: return PyExc_TypeError;
-    case Code::kValue: return PyExc_ValueError;
-    case Code::kNotImplemented: return PyExc_NotImplementedError;
+    case Code::kIndex:
+      return PyExc_IndexError;
+    case Code::kType:
+      return PyExc_TypeError;
+    case Code::kValue:
+      return PyExc_ValueError;
+    case Code::kNotImplemented:
+      return PyExc_NotImplementedError;
     case Code::kOutOfMemory:
     case Code::kRuntime:
-    case Code::kInternal: break;
+    case Code::kInternal:
+      break;
   }
   return PyExc_RuntimeError;
 }

@@ -1,5 +1,5 @@
-// What the core and the torch room need from a running Python: the user's line, the GIL, the log sink, and
-// exception types. Installed once, when the module loads.
+// What the core and the torch room need from a running Python: the user's line, the GIL, the log
+// sink, and exception types. Installed once, when the module loads.
 #pragma once
 #include <pybind11/pybind11.h>
 

@@ -1,6 +1,6 @@
-// The seam: everything that leaves for a device crosses this class. Collectives are instructions inside
-// programs, never calls. Every crossing stamps a timer in the implementation (probe/) and never holds the
-// GIL (callers in src/torch release it). All methods may be called from any thread.
+// The seam: everything that leaves for a device crosses this class. Collectives are instructions
+// inside programs, never calls. Every crossing stamps a timer in the implementation (probe/) and
+// never holds the GIL (callers in src/torch release it). All methods may be called from any thread.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -21,9 +21,10 @@ class Data : public ir::Leaf {
   Data(ir::Type type, int device) : type_(type), device_(device) {}
   ir::Type type() const { return type_; }
   int device() const { return device_; }
-  virtual bool ready() const = 0;     // computed (or failed) already: never blocks
-  virtual bool deleted() const = 0;   // donated or freed on the device
-  // Blocks until the bytes are there; throws Error with the plugin's words where the producing program failed.
+  virtual bool ready() const = 0;    // computed (or failed) already: never blocks
+  virtual bool deleted() const = 0;  // donated or freed on the device
+  // Blocks until the bytes are there; throws Error with the plugin's words where the producing
+  // program failed.
   virtual void await() const = 0;
   // The bytes, where the host can read them in place (CPU plugins), else null. Only after await().
   virtual const void* host_pointer() const = 0;
@@ -43,16 +44,16 @@ class Executable {
 using ExecutablePtr = std::shared_ptr<Executable>;
 
 struct DeviceInfo {
-  int id = 0;             // PJRT's global id
+  int id = 0;  // PJRT's global id
   int local_hardware_id = 0;
-  std::string kind;       // "cpu"
-  std::string text;       // the plugin's debug string
+  std::string kind;  // "cpu"
+  std::string text;  // the plugin's debug string
 };
 
 struct CompileRequest {
-  std::string_view module;                 // StableHLO text
+  std::string_view module;  // StableHLO text
   std::span<const ir::Type> outputs;
-  int device = 0;                          // index into devices()
+  int device = 0;  // index into devices()
   int num_replicas = 1, num_partitions = 1;
   bool spmd = false;
 };
@@ -62,27 +63,29 @@ struct MemoryInfo {
   int64_t bytes_in_use = 0, peak_bytes = 0, limit_bytes = 0;
 };
 
-// Bytes on the host. `owner` keeps them alive and unchanged for as long as the device may read them, so an
-// implementation may alias them instead of copying.
+// Bytes on the host. `owner` keeps them alive and unchanged for as long as the device may read
+// them, so an implementation may alias them instead of copying.
 struct HostBuffer {
   const void* data;
-  ir::Type type;                 // dense, row-major
+  ir::Type type;  // dense, row-major
   std::shared_ptr<void> owner;
 };
 
 class ComputationClient {
  public:
   virtual ~ComputationClient() = default;
-  virtual std::string platform() const = 0;          // "cpu"
+  virtual std::string platform() const = 0;  // "cpu"
   virtual std::string platform_version() const = 0;
   virtual std::span<const DeviceInfo> devices() const = 0;
   // Folds platform, plugin file and version, compile options, XLA flags: the key's "environment".
   virtual Hash128 environment_hash() const = 0;
 
   virtual ExecutablePtr compile(const CompileRequest& request) = 0;
-  // Starts the program and gives its outputs at once. Shapes are checked strictly: count and types of
-  // arguments must be the program's. donated[i]: argument i may be consumed (then it is deleted()).
-  virtual std::vector<DataPtr> execute(const Executable& program, std::span<const DataPtr> arguments,
+  // Starts the program and gives its outputs at once. Shapes are checked strictly: count and types
+  // of arguments must be the program's. donated[i]: argument i may be consumed (then it is
+  // deleted()).
+  virtual std::vector<DataPtr> execute(const Executable& program,
+                                       std::span<const DataPtr> arguments,
                                        std::span<const uint8_t> donated, int device) = 0;
   // One execution on several devices: arguments[d][i]. One device lock for all.
   virtual std::vector<std::vector<DataPtr>> execute_replicated(

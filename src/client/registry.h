@@ -1,6 +1,7 @@
-// Which client PJRT_DEVICE names. A table of named entries that starts with one placeholder; CPU needs
-// nothing set. Python (torch_pjrt/plugins.py) finds plugins (entry points, wheels) and registers them here
-// before first use. Thread-safe; the client is made once, at its first use, and lives for the process.
+// Which client PJRT_DEVICE names. A table of named entries that starts with one placeholder; CPU
+// needs nothing set. Python (torch_pjrt/plugins.py) finds plugins (entry points, wheels) and
+// registers them here before first use. Thread-safe; the client is made once, at its first use, and
+// lives for the process.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,27 +16,29 @@ namespace tp::client {
 
 using OptionValue = std::variant<std::string, int64_t, bool, double>;
 
-// The three questions a plugin answers: where its library is, its create options, whether it wants the
-// distributed key-value store.
+// The three questions a plugin answers: where its library is, its create options, whether it wants
+// the distributed key-value store.
 struct PluginSpec {
-  std::string name;                                          // "CPU"
+  std::string name;  // "CPU"
   std::string library_path;
   std::vector<std::pair<std::string, OptionValue>> options;  // create options
   bool wants_key_value_store = false;
-  // Debug options put into every compile (env_option_overrides): {"xla_cpu_enable_fast_min_max", false}.
+  // Debug options put into every compile (env_option_overrides): {"xla_cpu_enable_fast_min_max",
+  // false}.
   std::vector<std::pair<std::string, OptionValue>> compile_options;
-  std::string how_to_install;                                // shown where the library or hardware is missing
+  std::string how_to_install;  // shown where the library or hardware is missing
 };
 
-void register_plugin(PluginSpec spec);   // replaces an entry of the same name while no client exists
-std::vector<std::string> registered();   // names, the placeholder not counted
+void register_plugin(PluginSpec spec);  // replaces an entry of the same name while no client exists
+std::vector<std::string> registered();  // names, the placeholder not counted
 
-// The process's client; made at the first call by the exact name in PJRT_DEVICE (empty: "CPU"). Throws
-// kValue naming all entries for an unknown name, kRuntime with the plugin's own words where it cannot start;
-// a failed start is not remembered: the next call tries again.
+// The process's client; made at the first call by the exact name in PJRT_DEVICE (empty: "CPU").
+// Throws kValue naming all entries for an unknown name, kRuntime with the plugin's own words where
+// it cannot start; a failed start is not remembered: the next call tries again.
 ComputationClient& client();
-bool client_exists();                    // without making one
-// After fork the plugin's threads are gone: throws kRuntime in the child of a process that made the client.
+bool client_exists();  // without making one
+// After fork the plugin's threads are gone: throws kRuntime in the child of a process that made the
+// client.
 void check_not_forked();
 // Tests: puts a client in place of the process's one.
 void set_client_for_testing(std::unique_ptr<ComputationClient> c);

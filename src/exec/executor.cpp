@@ -6,6 +6,7 @@
 #include <numeric>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "base/error.h"
 #include "base/flags.h"
@@ -64,14 +65,24 @@ void put_scalar(const ir::Scalar& s, const ir::LeafUse& use, std::vector<int64_t
   if (s.kind == ir::Scalar::Kind::kComplex) reals[use.index + 1] = s.im;
 }
 
-bool is_leaf(const Value& v) { return v.node->role() == ir::Role::kData || v.node->role() == ir::Role::kFill; }
+std::string module_text(const ir::Graph& g, const Key& key) {
+  bool cpu = client::client().platform() == "cpu";
+  return lower::lower(g, "g" + key.total.hex().substr(0, 12),
+                      cpu ? lower::Target::kCpu : lower::Target::kAccelerator)
+      .text;
+}
+
+bool is_leaf(const Value& v) {
+  return v.node->role() == ir::Role::kData || v.node->role() == ir::Role::kFill;
+}
 
 }  // namespace
 
 struct Executor::Planned {
   ir::Graph graph;
   Key key;
-  std::vector<int> output_of;  // for each request root: its place among graph.roots, or -1 for a leaf
+  std::vector<int>
+      output_of;  // for each request root: its place among graph.roots, or -1 for a leaf
 };
 
 Executor::Executor(std::string torch_revision, std::string revision)
@@ -81,9 +92,9 @@ Executor::Executor(std::string torch_revision, std::string revision)
 
 namespace {
 
-// Places of `roots` in the order in which they enter the program: by hash, ties in the caller's order (that of
-// creation). Creation order alone would not do: optimizer state is created after the first step's gradients and
-// before the second's, and the two steps have to be one program.
+// Places of `roots` in the order in which they enter the program: by hash, ties in the caller's
+// order (that of creation). Creation order alone would not do: optimizer state is created after the
+// first step's gradients and before the second's, and the two steps have to be one program.
 std::vector<size_t> canonical_order(const std::vector<Value>& roots) {
   std::vector<std::pair<Hash128, uint32_t>> keys;
   keys.reserve(roots.size());
@@ -91,8 +102,8 @@ std::vector<size_t> canonical_order(const std::vector<Value>& roots) {
   std::vector<size_t> order(roots.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    const auto &[x, i] = keys[a];
-    const auto &[y, k] = keys[b];
+    const auto& [x, i] = keys[a];
+    const auto& [y, k] = keys[b];
     return std::tie(x.hi, x.lo, i) < std::tie(y.hi, y.lo, k);
   });
   return order;
@@ -100,9 +111,48 @@ std::vector<size_t> canonical_order(const std::vector<Value>& roots) {
 
 }  // namespace
 
+void Executor::revive(std::vector<Value>& roots) {
+  for (;;) {  // a failed program may itself have read a failed program's buffers
+    std::unordered_map<const ir::Node*, Value> lost;
+    ir::Graph g = ir::build_graph(roots, [](const ir::Node&) { return true; });
+    {
+      std::lock_guard lock(mu_);
+      if (failed_.empty()) return;
+      for (const ir::LeafUse& use : g.leaves) {
+        auto it = failed_.find(static_cast<const client::Data*>(use.node->payload().get()));
+        if (it != failed_.end()) lost.emplace(use.node, it->second.value);
+      }
+    }
+    if (lost.empty()) return;
+    auto now = [&lost](const Value& v) {
+      auto it = lost.find(v.node.get());
+      return it == lost.end()                    ? v
+             : v.node->role() == ir::Role::kData ? it->second
+                                                 : Value{it->second.node, v.index};
+    };
+    for (const ir::Node* n : g.order) {
+      std::vector<Value> operands;
+      bool changed = false;
+      for (const Value& v : n->operands()) {
+        operands.push_back(now(v));
+        changed = changed || !(operands.back() == v);
+      }
+      if (changed)
+        lost[n] = {ir::Node::make(n->kind(), operands, n->types(), n->attrs().words()), 0};
+    }
+    for (Value& r : roots) r = now(r);
+  }
+}
+
 // The caller holds graph_lock().
 Executor::Planned Executor::plan(SyncRequest& request) {
   Planned p;
+  bool failures;
+  {
+    std::lock_guard lock(mu_);
+    failures = !failed_.empty();
+  }
+  if (failures) revive(request.roots);
   std::vector<Value> roots;
   std::unordered_map<const ir::Node*, std::vector<int>> place;  // per output index
   p.output_of.assign(request.roots.size(), -1);
@@ -140,7 +190,7 @@ ProgramPtr Executor::program_for(SyncRequest& request, Planned& planned) {
     if (ProgramPtr hit = cache_.find(planned.key, planned.graph.signature))
       return cache_.find_or_compile(planned.key, planned.graph.signature, [&] { return hit; });
     probe::Span span(probe::timer("Lower"));
-    module = lower::lower(planned.graph, "g" + planned.key.total.hex().substr(0, 12)).text;
+    module = module_text(planned.graph, planned.key);
     auto record = std::make_shared<GraphRecord>();
     *record = {planned.graph.num_nodes(), ir::dump_text(planned.graph), module,
                ir::dump_dot(planned.graph), planned.key.total};
@@ -151,24 +201,27 @@ ProgramPtr Executor::program_for(SyncRequest& request, Planned& planned) {
                                 [&] { return compile(planned, module, request); });
 }
 
-ProgramPtr Executor::compile(const Planned& planned, const std::string& module, const SyncRequest& request) {
-  std::string what = cat(planned.graph.num_nodes(), " ops, key ", planned.key.total.hex().substr(0, 8),
-                         request.where.empty() ? "" : cat(", synced at ", request.where));
+ProgramPtr Executor::compile(const Planned& planned, const std::string& module,
+                             const SyncRequest& request) {
+  std::string what =
+      cat(planned.graph.num_nodes(), " ops, key ", planned.key.total.hex().substr(0, 8),
+          request.where.empty() ? "" : cat(", synced at ", request.where));
   auto program = std::make_shared<Program>();
   std::vector<ir::Type> outputs;
   for (const Value& r : planned.graph.roots) outputs.push_back(r.type());
   auto start = std::chrono::steady_clock::now();
   {
     SlowNotice notice(cat("compiling for more than ", flag_int(Flag::kSlowCompile), " ms: ", what));
-    program->executable = client::client().compile(
-        {.module = module, .outputs = outputs, .device = request.device});
+    program->executable =
+        client::client().compile({.module = module, .outputs = outputs, .device = request.device});
   }
   program->compile_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   program->key = planned.key;
   program->signature = planned.graph.signature;
   program->nodes = planned.graph.num_nodes();
-  probe::say(1, cat("compiled ", what, " in ", static_cast<int64_t>(program->compile_seconds * 1e3), " ms"));
+  probe::say(1, cat("compiled ", what, " in ", static_cast<int64_t>(program->compile_seconds * 1e3),
+                    " ms"));
   return program;
 }
 
@@ -186,9 +239,11 @@ std::vector<DataPtr> Executor::arguments(const Planned& planned, SyncResult& res
       args[use.index] = result.uploads[use.node] = upload_fill(*use.node, device);
   }
   if (!ints.empty())
-    args.push_back(client::client().transfer_to_device(host_vector(std::move(ints), ir::DType::kS64), device));
+    args.push_back(
+        client::client().transfer_to_device(host_vector(std::move(ints), ir::DType::kS64), device));
   if (!reals.empty())
-    args.push_back(client::client().transfer_to_device(host_vector(std::move(reals), ir::DType::kF64), device));
+    args.push_back(client::client().transfer_to_device(
+        host_vector(std::move(reals), ir::DType::kF64), device));
   return args;
 }
 
@@ -226,9 +281,8 @@ GraphRecord Executor::describe(SyncRequest request) {
     p.graph = ir::build_graph(request.roots, request.uploaded);
     return {p.graph.num_nodes(), ir::dump_text(p.graph), "", ir::dump_dot(p.graph), {}};
   }
-  return {p.graph.num_nodes(), ir::dump_text(p.graph),
-          lower::lower(p.graph, "g" + p.key.total.hex().substr(0, 12)).text, ir::dump_dot(p.graph),
-          p.key.total};
+  return {p.graph.num_nodes(), ir::dump_text(p.graph), module_text(p.graph, p.key),
+          ir::dump_dot(p.graph), p.key.total};
 }
 
 GraphRecord Executor::last() {
@@ -238,14 +292,15 @@ GraphRecord Executor::last() {
   return {last_->nodes, "", "", "", last_->key.total};
 }
 
-void Executor::launched(std::vector<Value> roots, std::vector<DataPtr> outputs, ProgramPtr program) {
+void Executor::launched(std::vector<Value> roots, std::vector<DataPtr> outputs,
+                        ProgramPtr program) {
   std::lock_guard lock(mu_);
   last_ = std::move(program);
   launches_.push_back({std::move(roots), std::move(outputs)});
 }
 
-// Drops finished launches and, above `keep`, waits for the oldest ones. Destroys them outside the lock:
-// dropping a root may free device buffers.
+// Drops finished launches and, above `keep`, waits for the oldest ones. Destroys them outside the
+// lock: dropping a root may free device buffers.
 void Executor::retire(size_t keep) {
   for (;;) {
     Launch l;
@@ -268,8 +323,9 @@ void Executor::bury(const Launch& l) {
   probe::counter("FailedExecutions").add();
   std::lock_guard lock(mu_);
   std::erase_if(failed_, [](const auto& f) { return f.second.output.expired(); });
+  auto told = std::make_shared<bool>(false);
   for (size_t i = 0; i < l.outputs.size(); ++i)
-    failed_[l.outputs[i].get()] = {l.outputs[i], l.roots[i]};
+    failed_[l.outputs[i].get()] = {l.outputs[i], l.roots[i], told};
 }
 
 void Executor::wait() {
@@ -277,12 +333,12 @@ void Executor::wait() {
   retire(0);
 }
 
-std::optional<Value> Executor::recover(const client::Data* data) {
+std::optional<Executor::Recovered> Executor::recover(const client::Data* data) {
   retire(0);
   std::lock_guard lock(mu_);
   auto it = failed_.find(data);
   if (it == failed_.end() || it->second.output.expired()) return std::nullopt;
-  return it->second.value;
+  return Recovered{it->second.value, std::exchange(*it->second.told, true)};
 }
 
 }  // namespace tp::exec

@@ -1,9 +1,10 @@
-// Executor: pending values in, device buffers out. Collects leaves, builds the key, finds or compiles the
-// program, runs it asynchronously. torch.compile, eager mode, capture and export enter here too: there is one
-// executor, one key, one cache. Thread-safe; callers must not hold the GIL (a compile can take minutes).
+// Executor: pending values in, device buffers out. Collects leaves, builds the key, finds or
+// compiles the program, runs it asynchronously. torch.compile, eager mode, capture and export enter
+// here too: there is one executor, one key, one cache. Thread-safe; callers must not hold the GIL
+// (a compile can take minutes).
 //
-// A failure changes nothing: compile and launch errors leave before any output exists; a program that fails
-// while it runs keeps its pending values until somebody reads (`recover`).
+// A failure changes nothing: compile and launch errors leave before any output exists; a program
+// that fails while it runs keeps its pending values until somebody reads (`recover`).
 #pragma once
 #include <deque>
 #include <functional>
@@ -21,19 +22,20 @@
 namespace tp::exec {
 
 struct SyncRequest {
-  std::vector<ir::Value> roots;                       // pending values to compute; duplicates are fine
-  std::function<bool(const ir::Node&)> uploaded;      // fills that are a live tensor's birth value
+  std::vector<ir::Value> roots;                   // pending values to compute; duplicates are fine
+  std::function<bool(const ir::Node&)> uploaded;  // fills that are a live tensor's birth value
   int device = 0;
-  bool force_data = false;                            // a full sync; a read passes false
-  std::string where;                                  // the user's line, for messages
+  bool force_data = false;  // a full sync; a read passes false
+  std::string where;        // the user's line, for messages
 };
 
 struct SyncResult {
-  std::vector<client::DataPtr> outputs;                            // one a root
-  std::unordered_map<const ir::Node*, client::DataPtr> uploads;    // fills that went up as parameters
+  std::vector<client::DataPtr> outputs;                          // one a root
+  std::unordered_map<const ir::Node*, client::DataPtr> uploads;  // fills that went up as parameters
 };
 
-// A graph as people read it: torch_pjrt.graph.last() and .of(). The texts of old programs are dropped.
+// A graph as people read it: torch_pjrt.graph.last() and .of(). The texts of old programs are
+// dropped.
 struct GraphRecord {
   size_t nodes = 0;
   std::string text, module, dot;
@@ -52,8 +54,13 @@ class Executor {
 
   // Blocks until everything launched so far has finished. Errors stay with their outputs.
   void wait();
-  // The pending value that a failed program should have computed for this buffer, if it is one of those.
-  std::optional<ir::Value> recover(const client::Data* data);
+  // The pending value that a failed program should have computed for this buffer, if it is one of
+  // those.
+  struct Recovered {
+    ir::Value value;
+    bool told;  // some output of that program was asked for before: its error has been raised
+  };
+  std::optional<Recovered> recover(const client::Data* data);
 
   ProgramCache& cache() { return cache_; }
 
@@ -64,11 +71,15 @@ class Executor {
   };
   struct Planned;
   Planned plan(SyncRequest& request);
+  // Roots with each buffer of a failed program replaced by the value it should have held. Under
+  // graph_lock().
+  void revive(std::vector<ir::Value>& roots);
   // Everything of `planned` that needs the graph lock is done before this returns.
   ProgramPtr program_for(SyncRequest& request, Planned& planned);
   ProgramPtr compile(const Planned& planned, const std::string& module, const SyncRequest& request);
   std::vector<client::DataPtr> arguments(const Planned& planned, SyncResult& result, int device);
-  void launched(std::vector<ir::Value> roots, std::vector<client::DataPtr> outputs, ProgramPtr program);
+  void launched(std::vector<ir::Value> roots, std::vector<client::DataPtr> outputs,
+                ProgramPtr program);
   void retire(size_t keep);
   void bury(const Launch& l);
 
@@ -79,6 +90,7 @@ class Executor {
   struct Failed {
     std::weak_ptr<client::Data> output;
     ir::Value value;
+    std::shared_ptr<bool> told;  // one for all outputs of a launch
   };
   std::unordered_map<const client::Data*, Failed> failed_;
   LruMap<Hash128, std::shared_ptr<const GraphRecord>> records_{32};

@@ -37,24 +37,39 @@ void encode(const ir::Scalar& s, DType t, unsigned char* to) {
   double r = s.real();
   int64_t i = whole ? s.integer : static_cast<int64_t>(r);
   switch (t) {
-    case DType::kPred: return put<uint8_t>(to, whole ? i != 0 : r != 0 || s.im != 0);
-    case DType::kU8: return put(to, static_cast<uint8_t>(i));
-    case DType::kS8: return put(to, static_cast<int8_t>(i));
+    case DType::kPred:
+      return put<uint8_t>(to, whole ? i != 0 : r != 0 || s.im != 0);
+    case DType::kU8:
+      return put(to, static_cast<uint8_t>(i));
+    case DType::kS8:
+      return put(to, static_cast<int8_t>(i));
     case DType::kS16:
-    case DType::kU16: return put(to, static_cast<uint16_t>(i));
+    case DType::kU16:
+      return put(to, static_cast<uint16_t>(i));
     case DType::kS32:
-    case DType::kU32: return put(to, static_cast<uint32_t>(i));
+    case DType::kU32:
+      return put(to, static_cast<uint32_t>(i));
     case DType::kS64:
-    case DType::kU64: return put(to, i);
-    case DType::kF16: return put(to, f16_bits(static_cast<float>(r)));
-    case DType::kBF16: return put(to, bf16_bits(static_cast<float>(r)));
-    case DType::kF32: return put(to, static_cast<float>(r));
-    case DType::kF64: return put(to, r);
-    case DType::kC64: put(to, static_cast<float>(r)); return put(to + 4, static_cast<float>(s.im));
-    case DType::kC128: put(to, r); return put(to + 8, s.im);
+    case DType::kU64:
+      return put(to, i);
+    case DType::kF16:
+      return put(to, f16_bits(static_cast<float>(r)));
+    case DType::kBF16:
+      return put(to, bf16_bits(static_cast<float>(r)));
+    case DType::kF32:
+      return put(to, static_cast<float>(r));
+    case DType::kF64:
+      return put(to, r);
+    case DType::kC64:
+      put(to, static_cast<float>(r));
+      return put(to + 4, static_cast<float>(s.im));
+    case DType::kC128:
+      put(to, r);
+      return put(to + 8, s.im);
     case DType::kF8E4M3FN:
     case DType::kF8E5M2:
-    case DType::kCount: break;
+    case DType::kCount:
+      break;
   }
   fail(Code::kNotImplemented, "fill: float8 tensors are not supported yet",
        "fill a float32 tensor and convert it");

@@ -1,4 +1,5 @@
-// Fill leaves as bytes: a tensor of one value, made on the host and handed to the device without a copy.
+// Fill leaves as bytes: a tensor of one value, made on the host and handed to the device without a
+// copy.
 #pragma once
 #include "client/computation_client.h"
 

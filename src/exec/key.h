@@ -1,6 +1,7 @@
-// The compile key: a *named* list of ingredients, folded in this order. It knows nothing of buffers' bytes or
-// of module text: two runs with other weights and equal shapes have one key. Each ingredient keeps its own
-// digest, so that a miss can be explained against the nearest known key. Pure: any thread.
+// The compile key: a *named* list of ingredients, folded in this order. It knows nothing of
+// buffers' bytes or of module text: two runs with other weights and equal shapes have one key. Each
+// ingredient keeps its own digest, so that a miss can be explained against the nearest known key.
+// Pure: any thread.
 #pragma once
 #include <array>
 #include <span>
@@ -13,8 +14,8 @@
 namespace tp::exec {
 
 enum class Ingredient : unsigned char {
-  kForceData,          // may this sync alias buffers? A read never may
-  kEnvironment,        // platform, plugin, compile options, XLA flags
+  kForceData,    // may this sync alias buffers? A read never may
+  kEnvironment,  // platform, plugin, compile options, XLA flags
   kTorchRevision,
   kRevision,           // ours
   kRoots,              // each synced value's hash, in order
@@ -52,8 +53,8 @@ inline Key make_key(const KeyInputs& in) {
   set(Ingredient::kRoots, roots);
   set(Ingredient::kParameterSequence,
       hash_bytes(in.parameter_sequence.data(), in.parameter_sequence.size_bytes()));
-  set(Ingredient::kDonated, in.donated.empty() ? Hash128{}
-                                               : hash_bytes(in.donated.data(), in.donated.size_bytes()));
+  set(Ingredient::kDonated,
+      in.donated.empty() ? Hash128{} : hash_bytes(in.donated.data(), in.donated.size_bytes()));
   set(Ingredient::kSharding, in.sharding.empty() ? Hash128{} : hash_text(in.sharding));
   for (const Hash128& d : k.digests) k.total = mix(k.total, d);
   return k;

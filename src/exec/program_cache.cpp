@@ -11,7 +11,8 @@ Hash128 salted(Hash128 total, const std::vector<uint64_t>& signature) {
 
 }  // namespace
 
-ProgramPtr ProgramCache::find_locked(Hash128 total, const std::vector<uint64_t>& signature, bool* collides) {
+ProgramPtr ProgramCache::find_locked(Hash128 total, const std::vector<uint64_t>& signature,
+                                     bool* collides) {
   ProgramPtr* p = programs_.get(total);
   if (!p) return nullptr;
   if ((*p)->signature == signature) return *p;

@@ -1,5 +1,5 @@
-// Programs by key: an LRU in memory with single flight: however many threads miss on one key, one compiles
-// and the others wait for it (and get its error). Thread-safe.
+// Programs by key: an LRU in memory with single flight: however many threads miss on one key, one
+// compiles and the others wait for it (and get its error). Thread-safe.
 #pragma once
 #include <condition_variable>
 #include <functional>
@@ -28,8 +28,9 @@ class ProgramCache {
  public:
   explicit ProgramCache(size_t capacity) : programs_(capacity) {}
 
-  // The program under `key` whose signature is equal, or the one that `compile` makes. A program of equal
-  // key and other structure (a hash collision) is never given: it is compiled under a key of its own.
+  // The program under `key` whose signature is equal, or the one that `compile` makes. A program of
+  // equal key and other structure (a hash collision) is never given: it is compiled under a key of
+  // its own.
   ProgramPtr find_or_compile(const Key& key, const std::vector<uint64_t>& signature,
                              const std::function<ProgramPtr()>& compile);
   ProgramPtr find(const Key& key, const std::vector<uint64_t>& signature);

@@ -1,9 +1,10 @@
-// Builder: writes one StableHLO function as text, in generic form (the form that every StableHLO version
-// parses). SSA: each method appends one statement and gives its result. Not thread-safe: one a lowering.
+// Builder: writes one StableHLO function as text, in generic form (the form that every StableHLO
+// version parses). SSA: each method appends one statement and gives its result. Not thread-safe:
+// one a lowering.
 //
-// Conveniences keep lowerings short and never change meaning: reshape/convert/broadcast/transpose/slice of a
-// value that already has the wanted form give the value itself. Binary methods want operands of one type;
-// use `broadcast_to` and `convert` first.
+// Conveniences keep lowerings short and never change meaning:
+// reshape/convert/broadcast/transpose/slice of a value that already has the wanted form give the
+// value itself. Binary methods want operands of one type; use `broadcast_to` and `convert` first.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -66,12 +67,14 @@ class Builder {
  public:
   Builder() = default;
 
-  // What the program is for, where a lowering can choose between forms of one meaning (grouped convolutions).
+  // What the program is for, where a lowering can choose between forms of one meaning (grouped
+  // convolutions).
   enum class Target : unsigned char { kCpu, kAccelerator };
   void set_target(Target t) { target_ = t; }
   Target target() const { return target_; }
 
-  // --- any op ---------------------------------------------------------------------------------------------
+  // --- any op
+  // ---------------------------------------------------------------------------------------------
   // `attrs` is what stands between the braces, e.g. "dimension = 0 : i64"; empty: no braces.
   V op(std::string_view name, std::span<const V> in, Type out, std::string_view attrs = {});
   V op(std::string_view name, std::initializer_list<V> in, Type out, std::string_view attrs = {}) {
@@ -84,11 +87,12 @@ class Builder {
                            std::string_view attrs, std::span<const std::vector<Type>> region_args,
                            std::span<const Region> regions);
 
-  // --- leaves ---------------------------------------------------------------------------------------------
-  V parameter(Type t);  // in call order
-  V constant(double v, Type t);             // splat; also for ints (exact up to 2^53), pred, complex
-  V constant_int(int64_t v, Type t);        // splat, exact
-  V constant_list(Ints v, DType t);         // rank-1, ints
+  // --- leaves
+  // ---------------------------------------------------------------------------------------------
+  V parameter(Type t);                // in call order
+  V constant(double v, Type t);       // splat; also for ints (exact up to 2^53), pred, complex
+  V constant_int(int64_t v, Type t);  // splat, exact
+  V constant_list(Ints v, DType t);   // rank-1, ints
   V zeros(Type t) { return constant_int(0, t); }
   V ones(Type t) { return constant_int(1, t); }
   V scalar(double v, DType t) { return constant(v, ir::scalar_type(t)); }
@@ -96,27 +100,30 @@ class Builder {
   V max_value(Type t);
   V iota(Type t, int64_t dim);
 
-  // --- shape ----------------------------------------------------------------------------------------------
-  V convert(V v, DType t);                   // as eager's `.to`: pred = (x != 0), float->int truncates, complex->real drops imag
-  V bitcast(V v, Type t);                    // stablehlo.bitcast_convert
+  // --- shape
+  // ----------------------------------------------------------------------------------------------
+  V convert(V v, DType t);  // as eager's `.to`: pred = (x != 0), float->int truncates,
+                            // complex->real drops imag
+  V bitcast(V v, Type t);   // stablehlo.bitcast_convert
   V reshape(V v, Ints dims);
-  V broadcast(V v, Type t, Ints dim_map);    // stablehlo.broadcast_in_dim
-  V broadcast_to(V v, Ints dims);            // PyTorch's rule: aligned at the right, 1s stretch
+  V broadcast(V v, Type t, Ints dim_map);  // stablehlo.broadcast_in_dim
+  V broadcast_to(V v, Ints dims);          // PyTorch's rule: aligned at the right, 1s stretch
   V transpose(V v, Ints perm);
   V slice(V v, Ints start, Ints limit, Ints stride);
   V slice_dim(V v, int64_t dim, int64_t start, int64_t limit, int64_t stride = 1);
   V dynamic_slice(V v, std::span<const V> starts, Ints sizes);
   V dynamic_update_slice(V v, V update, std::span<const V> starts);
-  V pad(V v, V value, Ints low, Ints high, Ints interior);   // low/high may be negative
+  V pad(V v, V value, Ints low, Ints high, Ints interior);  // low/high may be negative
   V concat(std::span<const V> v, int64_t dim);
   V reverse(V v, Ints dims);
 
-  // --- elementwise ----------------------------------------------------------------------------------------
+  // --- elementwise
+  // ----------------------------------------------------------------------------------------
   V unary(std::string_view name, V x) { return op(name, {x}, x.type); }
   V binary(std::string_view name, V a, V b) { return op(name, {a, b}, a.type); }
-  V add(V a, V b) { return binary("stablehlo.add", a, b); }         // pred: or
+  V add(V a, V b) { return binary("stablehlo.add", a, b); }  // pred: or
   V sub(V a, V b) { return binary("stablehlo.subtract", a, b); }
-  V mul(V a, V b) { return binary("stablehlo.multiply", a, b); }    // pred: and
+  V mul(V a, V b) { return binary("stablehlo.multiply", a, b); }  // pred: and
   V div(V a, V b) { return binary("stablehlo.divide", a, b); }
   V max(V a, V b) { return binary("stablehlo.maximum", a, b); }
   V min(V a, V b) { return binary("stablehlo.minimum", a, b); }
@@ -133,7 +140,7 @@ class Builder {
   V abs(V a);  // complex: the real magnitude
   V floor(V a) { return unary("stablehlo.floor", a); }
   V logistic(V a) { return unary("stablehlo.logistic", a); }
-  V compare(V a, V b, Cmp c, Order o = Order::kPartial);   // pred of a's dims
+  V compare(V a, V b, Cmp c, Order o = Order::kPartial);  // pred of a's dims
   V select(V pred, V on_true, V on_false);
   V is_nan(V a) { return compare(a, a, Cmp::kNe); }
   // Arithmetic with a literal, splat to a's type.
@@ -145,24 +152,28 @@ class Builder {
   V min(V a, double c) { return min(a, constant(c, a.type)); }
   V compare(V a, double c, Cmp how) { return compare(a, constant(c, a.type), how); }
 
-  // --- structured -----------------------------------------------------------------------------------------
+  // --- structured
+  // -----------------------------------------------------------------------------------------
   enum class Red { kSum, kProd, kMax, kMin, kAnd, kOr };
-  V reduce(V v, Ints dims, Red how);           // drops dims; identity element of `how`
-  std::vector<V> reduce_many(std::span<const V> v, std::span<const V> init, Ints dims, const Region& body);
-  V reduce_window(V v, V init, Ints window, Ints stride, Ints pad_low, Ints pad_high, Ints base_dilation,
-                  Ints window_dilation, Red how);
+  V reduce(V v, Ints dims, Red how);  // drops dims; identity element of `how`
+  std::vector<V> reduce_many(std::span<const V> v, std::span<const V> init, Ints dims,
+                             const Region& body);
+  V reduce_window(V v, V init, Ints window, Ints stride, Ints pad_low, Ints pad_high,
+                  Ints base_dilation, Ints window_dilation, Red how);
   V dot(V a, V b, Ints a_batch, Ints b_batch, Ints a_contract, Ints b_contract, DType out);
   V conv(V lhs, V rhs, Type out, const ConvConfig& c);
   V gather(V operand, V indices, Type out, const GatherConfig& c);
   V scatter(V operand, V indices, V updates, const ScatterConfig& c, const Region& body);
   std::vector<V> sort(std::span<const V> v, int64_t dim, bool stable, const Region& less);
   std::vector<V> while_loop(std::span<const V> init, const Region& cond, const Region& body);
-  std::vector<V> rng_bits(V state, Type out);   // THREE_FRY: {new state, bits}
+  std::vector<V> rng_bits(V state, Type out);  // THREE_FRY: {new state, bits}
 
-  // --- finish ---------------------------------------------------------------------------------------------
+  // --- finish
+  // ---------------------------------------------------------------------------------------------
   // Source location of the statements that follow: loc("name"); empty: none.
   void set_location(std::string name);
-  // The whole module with `@main`. `param_attrs[i]`, where given, stands behind parameter i's type in braces.
+  // The whole module with `@main`. `param_attrs[i]`, where given, stands behind parameter i's type
+  // in braces.
   std::string finish(std::string_view module_name, std::span<const V> results,
                      std::span<const std::string> param_attrs = {});
   int statements() const { return statements_; }
@@ -170,8 +181,8 @@ class Builder {
  private:
   struct Text;
   V fresh(Type t) { return V{next_id_++, t}; }
-  void emit(std::span<const V> out, std::string_view name, std::span<const V> in, std::string_view attrs,
-            std::string_view regions);
+  void emit(std::span<const V> out, std::string_view name, std::span<const V> in,
+            std::string_view attrs, std::string_view regions);
   std::string region_text(const std::vector<Type>& args, const Region& body);
 
   std::string body_;

@@ -21,17 +21,27 @@ Names& names() {
 
 std::string value_text(const Attr& a) {
   switch (a.kind) {
-    case AttrKind::kNone: return "none";
-    case AttrKind::kOperand: return cat("%", a.integer());
-    case AttrKind::kInt: return cat(a.integer());
-    case AttrKind::kFloat: return cat(a.real());
-    case AttrKind::kBool: return cat(a.boolean());
-    case AttrKind::kDType: return std::string(dtype_name(a.dtype()));
-    case AttrKind::kText: return cat("\"", a.text(), "\"");
-    case AttrKind::kFloats: return cat("[", join(a.floats(), ","), "]");
-    case AttrKind::kOperands: return cat("%[", join(a.ints(), ","), "]");
+    case AttrKind::kNone:
+      return "none";
+    case AttrKind::kOperand:
+      return cat("%", a.integer());
+    case AttrKind::kInt:
+      return cat(a.integer());
+    case AttrKind::kFloat:
+      return cat(a.real());
+    case AttrKind::kBool:
+      return cat(a.boolean());
+    case AttrKind::kDType:
+      return std::string(dtype_name(a.dtype()));
+    case AttrKind::kText:
+      return cat("\"", a.text(), "\"");
+    case AttrKind::kFloats:
+      return cat("[", join(a.floats(), ","), "]");
+    case AttrKind::kOperands:
+      return cat("%[", join(a.ints(), ","), "]");
     case AttrKind::kInts:
-    case AttrKind::kBools: return cat("[", join(a.ints(), ","), "]");
+    case AttrKind::kBools:
+      return cat("[", join(a.ints(), ","), "]");
   }
   return "?";
 }

@@ -1,10 +1,12 @@
-// Attrs: an op's arguments as data. One packed list of 64-bit words in schema order; an entry is a header
-// word (name, kind, count) and its payload. Hash, ==, dump and lowering all read this one list.
+// Attrs: an op's arguments as data. One packed list of 64-bit words in schema order; an entry is a
+// header word (name, kind, count) and its payload. Hash, ==, dump and lowering all read this one
+// list.
 //
-//   header = symbol << 32 | kind << 24 | count      payload: count words (text: count bytes, rounded up)
+//   header = symbol << 32 | kind << 24 | count      payload: count words (text: count bytes,
+//   rounded up)
 //
-// Tensors stand in it as operand positions, so "which optional was given" is part of hash and equality.
-// A Symbol is a 32-bit hash of the argument's name: stable across processes.
+// Tensors stand in it as operand positions, so "which optional was given" is part of hash and
+// equality. A Symbol is a 32-bit hash of the argument's name: stable across processes.
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -24,13 +26,25 @@ Symbol symbol(std::string_view name);
 std::string_view symbol_name(Symbol s);
 
 enum class AttrKind : uint8_t {
-  kNone, kOperand, kOperands, kInt, kFloat, kBool, kInts, kFloats, kBools, kDType, kText
+  kNone,
+  kOperand,
+  kOperands,
+  kInt,
+  kFloat,
+  kBool,
+  kInts,
+  kFloats,
+  kBools,
+  kDType,
+  kText
 };
 
 class AttrsBuilder {
  public:
   void none(Symbol n) { head(n, AttrKind::kNone, 0); }
-  void operand(Symbol n, int64_t index) { one(n, AttrKind::kOperand, static_cast<uint64_t>(index)); }
+  void operand(Symbol n, int64_t index) {
+    one(n, AttrKind::kOperand, static_cast<uint64_t>(index));
+  }
   void integer(Symbol n, int64_t v) { one(n, AttrKind::kInt, static_cast<uint64_t>(v)); }
   void real(Symbol n, double v) { one(n, AttrKind::kFloat, std::bit_cast<uint64_t>(v)); }
   void boolean(Symbol n, bool v) { one(n, AttrKind::kBool, v); }
@@ -68,8 +82,12 @@ struct Attr {
   double real() const { return std::bit_cast<double>(payload[0]); }
   bool boolean() const { return payload[0] != 0; }
   DType dtype() const { return static_cast<DType>(payload[0]); }
-  std::span<const int64_t> ints() const { return {reinterpret_cast<const int64_t*>(payload), count}; }
-  std::span<const double> floats() const { return {reinterpret_cast<const double*>(payload), count}; }
+  std::span<const int64_t> ints() const {
+    return {reinterpret_cast<const int64_t*>(payload), count};
+  }
+  std::span<const double> floats() const {
+    return {reinterpret_cast<const double*>(payload), count};
+  }
   std::string_view text() const { return {reinterpret_cast<const char*>(payload), count}; }
   size_t payload_words() const { return kind == AttrKind::kText ? (count + 7) / 8 : count; }
 };

@@ -1,5 +1,5 @@
-// Element types: names as XLA prints them (f32, s64, pred), their MLIR spelling, sizes, and PyTorch's
-// promotion lattice (c10/core/ScalarType.cpp: promoteTypes). Pure functions; any thread.
+// Element types: names as XLA prints them (f32, s64, pred), their MLIR spelling, sizes, and
+// PyTorch's promotion lattice (c10/core/ScalarType.cpp: promoteTypes). Pure functions; any thread.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -7,8 +7,23 @@
 namespace tp::ir {
 
 enum class DType : uint8_t {
-  kPred, kU8, kS8, kS16, kS32, kS64, kU16, kU32, kU64,
-  kF16, kBF16, kF32, kF64, kC64, kC128, kF8E4M3FN, kF8E5M2,
+  kPred,
+  kU8,
+  kS8,
+  kS16,
+  kS32,
+  kS64,
+  kU16,
+  kU32,
+  kU64,
+  kF16,
+  kBF16,
+  kF32,
+  kF64,
+  kC64,
+  kC128,
+  kF8E4M3FN,
+  kF8E5M2,
   kCount
 };
 
@@ -33,7 +48,8 @@ constexpr DType real_dtype(DType t) {
   return t == DType::kC64 ? DType::kF32 : t == DType::kC128 ? DType::kF64 : t;
 }
 
-// The type that eager's `a + b` of two tensors of equal category has. Throws kType for float8 mixes.
+// The type that eager's `a + b` of two tensors of equal category has. Throws kType for float8
+// mixes.
 DType promote(DType a, DType b);
 
 }  // namespace tp::ir

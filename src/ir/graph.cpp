@@ -18,7 +18,8 @@ class Walk {
   Walk(Graph& g, const std::function<bool(const Node&)>& uploaded)
       : g_(g), uploaded_(uploaded), epoch_(next_epoch()) {}
 
-  // Post-order without recursion. A node's `slot` is its position in g.order once `mark` is this epoch.
+  // Post-order without recursion. A node's `slot` is its position in g.order once `mark` is this
+  // epoch.
   void visit(const Node* root) {
     if (root->mark == epoch_) return;
     stack_.push_back({root, 0});
@@ -80,9 +81,12 @@ class Walk {
       return {n, Feed::kBuffer, g_.num_buffers++};
     switch (n->scalar().kind) {
       case Scalar::Kind::kBool:
-      case Scalar::Kind::kInt: return {n, Feed::kInteger, g_.num_integers++};
-      case Scalar::Kind::kFloat: return {n, Feed::kReal, g_.num_reals++};
-      case Scalar::Kind::kComplex: break;
+      case Scalar::Kind::kInt:
+        return {n, Feed::kInteger, g_.num_integers++};
+      case Scalar::Kind::kFloat:
+        return {n, Feed::kReal, g_.num_reals++};
+      case Scalar::Kind::kComplex:
+        break;
     }
     g_.num_reals += 2;
     return {n, Feed::kReal, g_.num_reals - 2};
@@ -96,7 +100,8 @@ class Walk {
 
 std::string node_line(const Node& n) {
   std::string s = cat("%", n.slot, " = ", n.kind().name);
-  if (n.role() == Role::kNumber || n.role() == Role::kFill) s += cat("(", scalar_text(n.scalar()), ")");
+  if (n.role() == Role::kNumber || n.role() == Role::kFill)
+    s += cat("(", scalar_text(n.scalar()), ")");
   if (n.role() == Role::kInterior) {
     s += "(";
     for (size_t i = 0; i < n.operands().size(); ++i) {
@@ -109,7 +114,8 @@ std::string node_line(const Node& n) {
   std::string attrs;
   for (Attr a : n.attrs())
     if (a.kind != AttrKind::kOperand && a.kind != AttrKind::kOperands && a.kind != AttrKind::kNone)
-      attrs += cat(attrs.empty() ? " {" : ", ", AttrsView({a.payload - 1, a.payload_words() + 1}).text());
+      attrs += cat(attrs.empty() ? " {" : ", ",
+                   AttrsView({a.payload - 1, a.payload_words() + 1}).text());
   if (!attrs.empty()) s += attrs + "}";
   s += " : ";
   for (size_t i = 0; i < n.types().size(); ++i)
@@ -141,7 +147,8 @@ void verify(const Graph& g) {
     check(n.slot == i, cat("node ", n.kind().name, ": its slot is its place in the order"));
     for (const Value& v : n.operands()) {
       check(v.node->slot < i, cat("operands of ", n.kind().name, " come before it"));
-      check(v.index < v.node->types().size() && v.type(), cat("operands of ", n.kind().name, " exist"));
+      check(v.index < v.node->types().size() && v.type(),
+            cat("operands of ", n.kind().name, " exist"));
     }
     for (Attr a : n.attrs())
       if (a.kind == AttrKind::kOperand)
@@ -171,7 +178,8 @@ std::string dump_dot(const Graph& g) {
     for (const Value& v : n->operands()) s += cat("  n", v.node->slot, " -> n", n->slot, ";\n");
   }
   for (size_t i = 0; i < g.roots.size(); ++i)
-    s += cat("  r", i, " [label=\"output ", i, "\", shape=oval];\n  n", g.roots[i].node->slot, " -> r", i, ";\n");
+    s += cat("  r", i, " [label=\"output ", i, "\", shape=oval];\n  n", g.roots[i].node->slot,
+             " -> r", i, ";\n");
   return s + "}\n";
 }
 

@@ -1,5 +1,6 @@
-// Graph: the nodes that a set of root values needs, in post-order, with every leaf's place among the
-// program's parameters decided. Built under the graph lock (one at a time: nodes carry walk scratch).
+// Graph: the nodes that a set of root values needs, in post-order, with every leaf's place among
+// the program's parameters decided. Built under the graph lock (one at a time: nodes carry walk
+// scratch).
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -14,7 +15,8 @@ namespace tp::ir {
 
 // What a leaf becomes in the program.
 enum class Feed : uint8_t {
-  kBuffer,   // parameter: a device buffer (DeviceData, or a fill that is some live tensor's birth value)
+  kBuffer,   // parameter: a device buffer (DeviceData, or a fill that is some live tensor's birth
+             // value)
   kInteger,  // element `index` of the packed s64 parameter (bool and int numbers)
   kReal,     // element `index` of the packed f64 parameter (a complex number takes two)
 };
@@ -26,15 +28,15 @@ struct LeafUse {
 };
 
 struct Graph {
-  std::vector<const Node*> order;   // operands before users; leaves included
-  std::vector<Value> roots;         // distinct or not, in the caller's order
-  std::vector<LeafUse> leaves;      // in first-use order: the parameter sequence
+  std::vector<const Node*> order;  // operands before users; leaves included
+  std::vector<Value> roots;        // distinct or not, in the caller's order
+  std::vector<LeafUse> leaves;     // in first-use order: the parameter sequence
   uint32_t num_buffers = 0, num_integers = 0, num_reals = 0;
-  // For every node in order: its operands' positions and, for a leaf, its feed. Two graphs that differ only in
-  // which buffer feeds which operand have equal root hashes and different sequences.
+  // For every node in order: its operands' positions and, for a leaf, its feed. Two graphs that
+  // differ only in which buffer feeds which operand have equal root hashes and different sequences.
   std::vector<uint32_t> sequence;
-  // Exact structure as words: op, attrs, operand positions, types, feeds, roots. Two graphs with equal
-  // signatures run the same program.
+  // Exact structure as words: op, attrs, operand positions, types, feeds, roots. Two graphs with
+  // equal signatures run the same program.
   std::vector<uint64_t> signature;
   size_t num_nodes() const { return order.size(); }
   // Program parameters: buffers first, then (where used) the s64 vector, then the f64 vector.

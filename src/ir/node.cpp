@@ -1,5 +1,5 @@
-// One malloc a node: [Node][operands][types][attr words]. Freed without recursion, so that a chain of a
-// million nodes cannot overflow the stack.
+// One malloc a node: [Node][operands][types][attr words]. Freed without recursion, so that a chain
+// of a million nodes cannot overflow the stack.
 #include "ir/node.h"
 
 #include <cstring>
@@ -28,7 +28,8 @@ const OpKind& data_kind() {
   return k;
 }
 const OpKind& fill_kind() {
-  // The hash is device_data's: which of the two a fill becomes is decided at the sync (exec/plan.h).
+  // The hash is device_data's: which of the two a fill becomes is decided at the sync
+  // (exec/plan.h).
   static const OpKind k = {"fill", data_kind().hash, Role::kFill};
   return k;
 }
@@ -41,11 +42,16 @@ const OpKind& number_kind(bool wrapped) {
 Value* Node::operands_begin() const {
   return reinterpret_cast<Value*>(const_cast<Node*>(this) + 1);
 }
-Type* Node::types_begin() const { return reinterpret_cast<Type*>(operands_begin() + num_operands_); }
-uint64_t* Node::words_begin() const { return reinterpret_cast<uint64_t*>(types_begin() + num_outputs_); }
+Type* Node::types_begin() const {
+  return reinterpret_cast<Type*>(operands_begin() + num_operands_);
+}
+uint64_t* Node::words_begin() const {
+  return reinterpret_cast<uint64_t*>(types_begin() + num_outputs_);
+}
 
 NodePtr allocate(const OpKind& kind, size_t operands, size_t outputs, size_t words) {
-  size_t bytes = sizeof(Node) + operands * sizeof(Value) + outputs * sizeof(Type) + words * sizeof(uint64_t);
+  size_t bytes =
+      sizeof(Node) + operands * sizeof(Value) + outputs * sizeof(Type) + words * sizeof(uint64_t);
   void* p = std::malloc(bytes);
   if (!p) throw std::bad_alloc();
   Node* n = new (p) Node;
@@ -59,7 +65,8 @@ NodePtr allocate(const OpKind& kind, size_t operands, size_t outputs, size_t wor
 
 NodePtr Node::make(const OpKind& kind, std::span<const Value> operands, std::span<const Type> types,
                    std::span<const uint64_t> attrs) {
-  check(operands.size() < 65536 && types.size() < 65536, "a node has fewer than 65536 operands and outputs");
+  check(operands.size() < 65536 && types.size() < 65536,
+        "a node has fewer than 65536 operands and outputs");
   NodePtr p = allocate(kind, operands.size(), types.size(), attrs.size());
   Node* n = p.get();
   n->node_hash_ = attrs_hash(kind.hash, attrs);
@@ -127,10 +134,14 @@ void Node::destroy(Node* n) {
 
 std::string scalar_text(const Scalar& s) {
   switch (s.kind) {
-    case Scalar::Kind::kBool: return s.integer ? "true" : "false";
-    case Scalar::Kind::kInt: return cat(s.integer);
-    case Scalar::Kind::kFloat: return cat(s.re);
-    case Scalar::Kind::kComplex: return cat("(", s.re, ",", s.im, ")");
+    case Scalar::Kind::kBool:
+      return s.integer ? "true" : "false";
+    case Scalar::Kind::kInt:
+      return cat(s.integer);
+    case Scalar::Kind::kFloat:
+      return cat(s.re);
+    case Scalar::Kind::kComplex:
+      return cat("(", s.re, ",", s.im, ")");
   }
   return "?";
 }

@@ -1,7 +1,8 @@
 // Node: one recorded operation, immutable after birth and hashed at birth.
-//   node_hash = op kind + attrs;   dag_hash = node_hash folded with every operand's (dag_hash, output)
-// An interior hash holds no shape; leaves hash op kind + type text, so shapes enter there and nowhere else.
-// A sharding has a third hash, folded in only when one is set.
+//   node_hash = op kind + attrs;   dag_hash = node_hash folded with every operand's (dag_hash,
+//   output)
+// An interior hash holds no shape; leaves hash op kind + type text, so shapes enter there and
+// nowhere else. A sharding has a third hash, folded in only when one is set.
 //
 // Reference counts are atomic: values may be shared and dropped by any thread. The walk scratch
 // (`mark`, `slot`) belongs to whoever holds the graph lock (ir/graph.h).
@@ -22,7 +23,8 @@ enum class Role : uint8_t {
   kInterior,
   kData,    // DeviceData: a device buffer (payload)
   kNumber,  // a run-time scalar: value on the node, not in the hash
-  kFill,    // a tensor of one value: hashes like kData, so that state born as zeros costs no second program
+  kFill,    // a tensor of one value: hashes like kData, so that state born as zeros costs no second
+            // program
 };
 
 // Identity of an operation; rows of the op table derive from it. Lives for the process.
@@ -48,7 +50,9 @@ struct Scalar {
   double re = 0, im = 0;
   int64_t integer = 0;
   enum class Kind : uint8_t { kBool, kInt, kFloat, kComplex } kind = Kind::kInt;
-  double real() const { return kind == Kind::kInt || kind == Kind::kBool ? static_cast<double>(integer) : re; }
+  double real() const {
+    return kind == Kind::kInt || kind == Kind::kBool ? static_cast<double>(integer) : re;
+  }
 };
 
 class Node;
@@ -88,9 +92,10 @@ struct Value {
 
 class Node {
  public:
-  // An interior node. `operands` are copied (counts go up); `types` has one entry an output, null for absent.
-  static NodePtr make(const OpKind& kind, std::span<const Value> operands, std::span<const Type> types,
-                      std::span<const uint64_t> attrs);
+  // An interior node. `operands` are copied (counts go up); `types` has one entry an output, null
+  // for absent.
+  static NodePtr make(const OpKind& kind, std::span<const Value> operands,
+                      std::span<const Type> types, std::span<const uint64_t> attrs);
   static NodePtr make_data(Type type, std::shared_ptr<Leaf> payload);
   static NodePtr make_fill(Type type, const Scalar& value);
   // dtype is the scalar's own: pred, s64, f64 or c128.

@@ -1,5 +1,6 @@
-// Type: element type and dimensions of one value, interned: equality is a pointer compare and the hash is
-// made once. Prints as `f32[4,8]`. Immutable, any thread; interned types live for the process.
+// Type: element type and dimensions of one value, interned: equality is a pointer compare and the
+// hash is made once. Prints as `f32[4,8]`. Immutable, any thread; interned types live for the
+// process.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -23,9 +24,9 @@ class Type {
   int rank() const { return static_cast<int>(rep_->dims.size()); }
   int64_t numel() const { return rep_->numel; }
   int64_t bytes() const { return rep_->numel * dtype_size(rep_->dtype); }
-  const Hash128& hash() const { return rep_->hash; }       // of text()
-  const std::string& text() const { return rep_->text; }   // f32[4,8]
-  const std::string& mlir() const { return rep_->mlir; }   // tensor<4x8xf32>
+  const Hash128& hash() const { return rep_->hash; }      // of text()
+  const std::string& text() const { return rep_->text; }  // f32[4,8]
+  const std::string& mlir() const { return rep_->mlir; }  // tensor<4x8xf32>
 
   Type with(DType t) const;
   Type with(std::span<const int64_t> dims) const;

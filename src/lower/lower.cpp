@@ -16,7 +16,9 @@ using ir::Type;
 
 class Walk {
  public:
-  explicit Walk(const ir::Graph& g) : g_(g), outputs_(g.order.size()) {}
+  Walk(const ir::Graph& g, Target target) : g_(g), outputs_(g.order.size()) {
+    b_.set_target(target);
+  }
 
   Module run(std::string_view name) {
     place_parameters();
@@ -104,6 +106,8 @@ class Walk {
 
 }  // namespace
 
-Module lower(const ir::Graph& graph, std::string_view name) { return Walk(graph).run(name); }
+Module lower(const ir::Graph& graph, std::string_view name, Target target) {
+  return Walk(graph, target).run(name);
+}
 
 }  // namespace tp::lower

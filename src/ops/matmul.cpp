@@ -167,9 +167,10 @@ void check_expands(Type self, IntList to) {
     int64_t have = self.dim(self.rank() - i);
     size_t at = to.size() - static_cast<size_t>(i);
     if (have != 1 && have != to[at])
-      fail(Code::kRuntime, cat("The expanded size of the tensor (", to[at], ") must match the existing size (", have,
-                               ") at non-singleton dimension ", at, ".  Target sizes: ", size_text(to),
-                               ".  Tensor sizes: ", size_text(self.dims())));
+      fail(Code::kRuntime,
+           cat("The expanded size of the tensor (", to[at], ") must match the existing size (",
+               have, ") at non-singleton dimension ", at, ".  Target sizes: ", size_text(to),
+               ".  Tensor sizes: ", size_text(self.dims())));
   }
 }
 

@@ -1,9 +1,8 @@
 // Random ops. Each has two extra operands, seed and offset: run-time numbers, so that the program
 // stays the same from step to step. Half types compute in float32. Any thread.
 #include <cmath>
-#include <numbers>
-
 #include <limits>
+#include <numbers>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -345,32 +344,38 @@ void rrelu_lower(Lowering& l, std::vector<V>& out) {
 }
 
 // A distribution over self's shape; `numbers` are its parameters.
-// --- ranges of the distributions' parameters, in eager's words ----------------------------------------------
+// --- ranges of the distributions' parameters, in eager's words
+// ----------------------------------------------
 
 void check_uniform(const Args& a) {
   auto from = a.number_value("from"), to = a.number_value("to");
   if (from && to && *from > *to)
-    fail(Code::kRuntime, cat("uniform_ expects to return a [from, to) range, but found from=", *from, " > to=", *to));
+    fail(Code::kRuntime, cat("uniform_ expects to return a [from, to) range, but found from=",
+                             *from, " > to=", *to));
 }
 
 struct Range {
   const char* number;
-  const char* rule;   // up to the value
+  const char* rule;  // up to the value
   double low, high;
-  bool open;          // the ends are out
+  bool open;  // the ends are out
 };
 template <const Range& range>
 void check_range(const Args& a) {
   auto v = a.number_value(range.number);
   if (!v) return;
-  bool inside = range.open ? *v > range.low && *v < range.high : *v >= range.low && *v <= range.high;
+  bool inside =
+      range.open ? *v > range.low && *v < range.high : *v >= range.low && *v <= range.high;
   if (!inside) fail(Code::kRuntime, cat(range.rule, *v));
 }
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr Range kNormal{"std", "normal expects std >= 0.0, but found std ", 0, kInfinite, false};
-constexpr Range kLogNormal{"std", "log_normal_ expects std > 0.0, but found std=", 0, kInfinite, true};
-constexpr Range kCauchy{"sigma", "cauchy_ expects sigma > 0.0, but found sigma=", 0, kInfinite, true};
-constexpr Range kExponential{"lambd", "exponential_ expects lambda > 0.0, but found lambda=", 0, kInfinite, true};
+constexpr Range kLogNormal{"std", "log_normal_ expects std > 0.0, but found std=", 0, kInfinite,
+                           true};
+constexpr Range kCauchy{"sigma", "cauchy_ expects sigma > 0.0, but found sigma=", 0, kInfinite,
+                        true};
+constexpr Range kExponential{"lambd", "exponential_ expects lambda > 0.0, but found lambda=", 0,
+                             kInfinite, true};
 constexpr Range kGeometric{"p", "geometric_ expects p to be in (0, 1), but got p=", 0, 1, true};
 constexpr Range kBernoulli{"p", "bernoulli_ expects p to be in [0, 1], but got p=", 0, 1, false};
 
@@ -395,13 +400,17 @@ constexpr Row draws(const char* name, TypeRule type, LowerRule lower, const char
 Family random() {
   static const Row kRows[] = {
       fills("aten::uniform", uniform_type, uniform_lower, "from to", "", check_uniform),
-      fills("aten::normal_functional", normal_type, normal_lower, "mean std", "aten::normal_", check_range<kNormal>),
-      fills("aten::log_normal", log_normal_type, log_normal_lower, "mean std", "", check_range<kLogNormal>),
+      fills("aten::normal_functional", normal_type, normal_lower, "mean std", "aten::normal_",
+            check_range<kNormal>),
+      fills("aten::log_normal", log_normal_type, log_normal_lower, "mean std", "",
+            check_range<kLogNormal>),
       fills("aten::cauchy", cauchy_type, cauchy_lower, "median sigma", "", check_range<kCauchy>),
-      fills("aten::exponential", exponential_type, exponential_lower, "lambd", "", check_range<kExponential>),
+      fills("aten::exponential", exponential_type, exponential_lower, "lambd", "",
+            check_range<kExponential>),
       fills("aten::geometric", type_same, geometric_lower, "p", "", check_range<kGeometric>),
       fills("aten::bernoulli", bernoulli_tensor_type, bernoulli_tensor_lower),
-      fills("aten::bernoulli.p", type_same, bernoulli_p_lower, "p", "aten::bernoulli_.float", check_range<kBernoulli>),
+      fills("aten::bernoulli.p", type_same, bernoulli_p_lower, "p", "aten::bernoulli_.float",
+            check_range<kBernoulli>),
       fills("aten::bernoulli.Tensor", bernoulli_tensor_type, bernoulli_tensor_lower),
       fills("aten::random", random_type, random_lower),
       fills("aten::random.from", random_range_type, random_range_lower),

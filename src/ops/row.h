@@ -1,5 +1,5 @@
-// The op table's row. Adding an op is one row in a family file plus, where no helper fits, a lowering.
-// Rows are constants; lowerings and type rules are pure functions: any thread.
+// The op table's row. Adding an op is one row in a family file plus, where no helper fits, a
+// lowering. Rows are constants; lowerings and type rules are pure functions: any thread.
 #pragma once
 #include <initializer_list>
 #include <optional>
@@ -20,8 +20,9 @@ using hlo::V;
 using ir::DType;
 using ir::Type;
 
-// Reads an op's arguments by their schema names. Missing or None: the optional forms are empty, the others
-// throw kInternal. Integers given as numbers (Scalar arguments kept as attributes) read as either kind.
+// Reads an op's arguments by their schema names. Missing or None: the optional forms are empty, the
+// others throw kInternal. Integers given as numbers (Scalar arguments kept as attributes) read as
+// either kind.
 class Args {
  public:
   // `operands` tell Python numbers from tensors; a rule that promotes dtypes needs them.
@@ -40,7 +41,7 @@ class Args {
   bool b_or(std::string_view name, bool fallback) const;
   DType dtype_or(std::string_view name, DType fallback) const;
   std::string_view text_or(std::string_view name, std::string_view fallback) const;
-  IntList ints(std::string_view name) const;              // also a bool list
+  IntList ints(std::string_view name) const;  // also a bool list
   IntList ints_or(std::string_view name, IntList fallback) const;
   // dim arguments wrapped into 0..rank-1 (rank 0 counts as 1, as PyTorch's maybe_wrap_dim does);
   // throws kIndex with eager's words.
@@ -51,9 +52,10 @@ class Args {
   std::optional<double> number_value(std::string_view name) const;
   // Position of a tensor argument among the operands; -1 where None.
   int operand(std::string_view name) const;
-  std::vector<int> operands(std::string_view name) const;  // of a tensor list; -1 for an absent element
-  // The dtype that eager computes these arguments in: promotion by category (dimensioned tensors beat 0-d ones
-  // beat Python numbers), PyTorch's at::result_type.
+  std::vector<int> operands(
+      std::string_view name) const;  // of a tensor list; -1 for an absent element
+  // The dtype that eager computes these arguments in: promotion by category (dimensioned tensors
+  // beat 0-d ones beat Python numbers), PyTorch's at::result_type.
   DType common_dtype(std::initializer_list<std::string_view> names) const;
   DType common_dtype() const;  // of all tensor arguments but masks
 
@@ -65,16 +67,19 @@ class Args {
   std::span<const ir::Value> values_;
 };
 
-// What a lowering sees: the arguments, with operands as SSA values, and the result types to produce.
+// What a lowering sees: the arguments, with operands as SSA values, and the result types to
+// produce.
 class Lowering : public Args {
  public:
-  Lowering(Builder& builder, const ir::Node& node, std::span<const V> operands, std::span<const Type> types)
+  Lowering(Builder& builder, const ir::Node& node, std::span<const V> operands,
+           std::span<const Type> types)
       : Args(node.attrs(), types, node.operands()), b_(builder), node_(node), operands_(operands) {}
   Builder& builder() { return b_; }
-  V in(std::string_view name) const;                    // a tensor or run-time number argument
+  V in(std::string_view name) const;  // a tensor or run-time number argument
   V in(size_t operand) const { return operands_[operand]; }
-  V opt(std::string_view name) const;                   // invalid V where None
-  std::vector<V> list(std::string_view name) const;     // a tensor list; invalid V for an absent element
+  V opt(std::string_view name) const;  // invalid V where None
+  std::vector<V> list(
+      std::string_view name) const;  // a tensor list; invalid V for an absent element
   Type out(size_t i = 0) const { return node_.types()[i]; }
   const ir::Node& node() const { return node_; }
   // A run-time number or a tensor: converted to t (a number may be integer, float, bool) and, where
@@ -97,27 +102,29 @@ using LowerRule = void (*)(Lowering& l, std::vector<V>& out);
 // How eager lays out the first result; only strides depend on it, never values.
 enum class Layout : unsigned char {
   kContiguous,
-  kLikeFirst,   // TensorIterator: keeps the (dense) strides of the first operand
+  kLikeFirst,  // TensorIterator: keeps the (dense) strides of the first operand
 };
 
 // Why an op needs care in recording.
 enum class Special : unsigned char { kNone, kRandom };
 
 struct Row {
-  const char* name;                // the functional overload: "aten::add.Tensor"
-  TypeRule type = nullptr;         // null: PyTorch's structured meta function of that overload
+  const char* name;         // the functional overload: "aten::add.Tensor"
+  TypeRule type = nullptr;  // null: PyTorch's structured meta function of that overload
   LowerRule lower = nullptr;
-  Layout layout = Layout::kContiguous;   // used with `type` only; meta functions give strides themselves
-  Special special = Special::kNone;      // kRandom: two extra s64 operands "seed" and "offset" are added
-  // Scalar arguments are run-time numbers (operands) by default; the ones named here select or shape and
-  // are baked as attributes ("dim exponent").
+  Layout layout =
+      Layout::kContiguous;  // used with `type` only; meta functions give strides themselves
+  Special special =
+      Special::kNone;  // kRandom: two extra s64 operands "seed" and "offset" are added
+  // Scalar arguments are run-time numbers (operands) by default; the ones named here select or
+  // shape and are baked as attributes ("dim exponent").
   const char* baked = "";
   // double/float arguments are attributes by default; the ones named here become run-time numbers.
   const char* numbers = "";
   // In-place or out= forms whose names do not follow from `name`: "aten::normal_".
   const char* also = "";
-  // Arguments that the op writes although its schema does not say so (running_mean): the node has one more
-  // output for each, in this order, behind the schema's results.
+  // Arguments that the op writes although its schema does not say so (running_mean): the node has
+  // one more output for each, in this order, behind the schema's results.
   const char* writes = "";
   // Checks that eager has in its kernels only, which shape functions pass.
   CheckRule check = nullptr;
@@ -125,11 +132,13 @@ struct Row {
 
 using Family = std::span<const Row>;
 
-// Throws with eager's words what eager's CPU kernel of this op would reject though its shape function does
-// not: Row::check, and dtypes (ops/kernel_dtypes.cpp). The recorder asks behind the type rule, at a miss.
+// Throws with eager's words what eager's CPU kernel of this op would reject though its shape
+// function does not: Row::check, and dtypes (ops/kernel_dtypes.cpp). The recorder asks behind the
+// type rule, at a miss.
 void check_call(const Row& row, const Args& args);
 
-// All rows, family by family. Families are functions so that there is no static-initialisation order.
+// All rows, family by family. Families are functions so that there is no static-initialisation
+// order.
 std::span<const Family> table();
 // The row of a name, or null.
 const Row* find_row(std::string_view name);

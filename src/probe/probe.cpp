@@ -25,7 +25,8 @@ auto& find_or_make(M& map, std::string_view name) {
   std::lock_guard lock(tables().mu);
   auto it = map.find(name);
   if (it == map.end())
-    it = map.emplace(std::string(name), std::make_unique<typename M::mapped_type::element_type>()).first;
+    it = map.emplace(std::string(name), std::make_unique<typename M::mapped_type::element_type>())
+             .first;
   return *it->second;
 }
 

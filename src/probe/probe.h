@@ -1,5 +1,5 @@
-// Counters and timers. Write-only for the rooms: they stamp, never read; only bind/ and tests read. Cheap
-// enough for hot paths: a Counter is one relaxed atomic add. Thread-safe.
+// Counters and timers. Write-only for the rooms: they stamp, never read; only bind/ and tests read.
+// Cheap enough for hot paths: a Counter is one relaxed atomic add. Thread-safe.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -47,7 +47,9 @@ class Span {
   ~Span() { timer_.record(elapsed_ns()); }
   Span(const Span&) = delete;
   int64_t elapsed_ns() const {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start_).count();
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() -
+                                                                start_)
+        .count();
   }
 
  private:

@@ -1,4 +1,5 @@
-// Autocast for device xla: PyTorch's own lists (ATen/autocast_mode.h), the policy table that CUDA uses.
+// Autocast for device xla: PyTorch's own lists (ATen/autocast_mode.h), the policy table that CUDA
+// uses.
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
@@ -8,8 +9,10 @@ namespace {
 
 // As on CUDA: in float16 its log overflows, and casting up would hide a model's mistake.
 at::Tensor banned(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, int64_t) {
-  TORCH_CHECK(false, "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
-                     "  try: binary_cross_entropy_with_logits or torch.nn.BCEWithLogitsLoss, which are safe");
+  TORCH_CHECK(
+      false,
+      "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
+      "  try: binary_cross_entropy_with_logits or torch.nn.BCEWithLogitsLoss, which are safe");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What PyTorch asks of a device besides kernels: device guard, hooks, generator, the keys without fallthrough,
-// and the CPU fallback.
+// What PyTorch asks of a device besides kernels: device guard, hooks, generator, the keys without
+// fallthrough, and the CPU fallback.
 #include <ATen/Context.h>
 #include <ATen/detail/XLAHooksInterface.h>
 #include <ATen/native/CPUFallback.h>
@@ -33,14 +33,20 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(d.type() == c10::kXLA, "expected a device of type xla, found ", d);
     uncheckedSetDevice(d);
   }
-  void uncheckedSetDevice(c10::Device d) const noexcept override { current = std::max<c10::DeviceIndex>(d.index(), 0); }
-  c10::Stream getStream(c10::Device d) const override { return c10::Stream(c10::Stream::DEFAULT, d); }
+  void uncheckedSetDevice(c10::Device d) const noexcept override {
+    current = std::max<c10::DeviceIndex>(d.index(), 0);
+  }
+  c10::Stream getStream(c10::Device d) const override {
+    return c10::Stream(c10::Stream::DEFAULT, d);
+  }
   c10::Stream getDefaultStream(c10::Device d) const override { return getStream(d); }
   c10::Stream exchangeStream(c10::Stream s) const override { return getStream(s.device()); }
   // Autograd starts as many threads as there are devices: one, until the client says otherwise.
   c10::DeviceIndex deviceCount() const noexcept override {
     try {
-      return client::client_exists() ? static_cast<c10::DeviceIndex>(client::client().devices().size()) : 1;
+      return client::client_exists()
+                 ? static_cast<c10::DeviceIndex>(client::client().devices().size())
+                 : 1;
     } catch (...) {
       return 0;
     }
@@ -59,7 +65,9 @@ struct Hooks final : at::XLAHooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   std::string showConfig() const override { return "torch_pjrt"; }
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override { return default_generator(); }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
+    return default_generator();
+  }
   at::Generator getNewGenerator(c10::DeviceIndex) const override { return new_generator(); }
   c10::DeviceIndex getCurrentDevice() const override { return Guard::current; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return client::client_exists(); }
@@ -78,11 +86,13 @@ void warn_fallback(const std::string& op) {
     std::lock_guard lock(mu);
     if (!seen.insert(op + "@" + where).second) return;
   }
-  TORCH_WARN("torch_pjrt: ", op, " has no lowering for this call and runs on the CPU, which cuts the graph",
+  TORCH_WARN("torch_pjrt: ", op,
+             " has no lowering for this call and runs on the CPU, which cuts the graph",
              where.empty() ? "" : " (at " + where + ")", ". Counter: ", op);
 }
 
-// Swaps generators of device xla for a CPU one seeded from them, so that the same seed draws the same numbers.
+// Swaps generators of device xla for a CPU one seeded from them, so that the same seed draws the
+// same numbers.
 void swap_generators(std::vector<c10::IValue>* stack, size_t args) {
   for (size_t i = stack->size() - args; i < stack->size(); ++i) {
     c10::IValue& v = (*stack)[i];
@@ -91,7 +101,8 @@ void swap_generators(std::vector<c10::IValue>* stack, size_t args) {
     if (!g.defined() || g.device().type() != c10::kXLA) continue;
     auto [seed, offset] = next_random(g);
     at::Generator cpu = at::globalContext().defaultGenerator(c10::kCPU).clone();
-    cpu.set_current_seed(static_cast<uint64_t>(seed) * 0x9e3779b97f4a7c15ull + static_cast<uint64_t>(offset));
+    cpu.set_current_seed(static_cast<uint64_t>(seed) * 0x9e3779b97f4a7c15ull +
+                         static_cast<uint64_t>(offset));
     v = cpu;
   }
 }
@@ -117,7 +128,9 @@ void cpu_fallback(const c10::OperatorHandle& op, std::vector<c10::IValue>* stack
 
 namespace {
 
-void boxed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) { cpu_fallback(op, stack); }
+void boxed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  cpu_fallback(op, stack);
+}
 
 std::vector<torch::Library>& libraries() {
   static auto* v = new std::vector<torch::Library>;
@@ -139,8 +152,10 @@ void register_all() {
   register_factories(aten);
   register_views(aten);
   register_rows(aten);
-  library("_", c10::DispatchKey::XLA, __LINE__).fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback>());
-  library("_", c10::DispatchKey::AutocastXLA, __LINE__).fallback(torch::CppFunction::makeFallthrough());
+  library("_", c10::DispatchKey::XLA, __LINE__)
+      .fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback>());
+  library("_", c10::DispatchKey::AutocastXLA, __LINE__)
+      .fallback(torch::CppFunction::makeFallthrough());
   register_autocast(library("aten", c10::DispatchKey::AutocastXLA, __LINE__));
   // _copy_from honours the lazy bits itself; without these its fallback clones without end.
   for (auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {

@@ -18,13 +18,19 @@ void rethrow(const Error& e, const std::string& context) {
   if (!context.empty()) text += "\n  in " + context;
   if (std::string where = user_frame(); !where.empty()) text += "\n  called at " + where;
   switch (e.code()) {
-    case Code::kIndex: C10_THROW_ERROR(IndexError, text);
-    case Code::kType: C10_THROW_ERROR(TypeError, text);
-    case Code::kValue: C10_THROW_ERROR(ValueError, text);
-    case Code::kNotImplemented: C10_THROW_ERROR(NotImplementedError, text);
-    case Code::kOutOfMemory: C10_THROW_ERROR(OutOfMemoryError, text);
+    case Code::kIndex:
+      C10_THROW_ERROR(IndexError, text);
+    case Code::kType:
+      C10_THROW_ERROR(TypeError, text);
+    case Code::kValue:
+      C10_THROW_ERROR(ValueError, text);
+    case Code::kNotImplemented:
+      C10_THROW_ERROR(NotImplementedError, text);
+    case Code::kOutOfMemory:
+      C10_THROW_ERROR(OutOfMemoryError, text);
     case Code::kRuntime:
-    case Code::kInternal: break;
+    case Code::kInternal:
+      break;
   }
   C10_THROW_ERROR(Error, text);
 }

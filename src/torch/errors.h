@@ -1,5 +1,5 @@
-// Where the core's Error becomes the exception that eager raises, with the op, its arguments and the user's
-// line. Any thread; takes the GIL only on the way out with an error.
+// Where the core's Error becomes the exception that eager raises, with the op, its arguments and
+// the user's line. Any thread; takes the GIL only on the way out with an error.
 #pragma once
 #include <c10/util/Exception.h>
 
@@ -9,15 +9,16 @@
 
 namespace tp::torch_room {
 
-// The user's Python line of the calling thread ("train.py:41 in step"), empty where there is none (autograd's
-// threads). Set by src/bind; the GIL is taken inside.
+// The user's Python line of the calling thread ("train.py:41 in step"), empty where there is none
+// (autograd's threads). Set by src/bind; the GIL is taken inside.
 std::string user_frame();
 void set_user_frame_provider(std::string (*provider)());
 
 // Throws the c10 exception whose Python type matches e.code().
 [[noreturn]] void rethrow(const Error& e, const std::string& context);
 
-// Runs f; turns Error into its c10 exception and adds `context()` (op and operands) and the user's line to both.
+// Runs f; turns Error into its c10 exception and adds `context()` (op and operands) and the user's
+// line to both.
 template <class F, class C>
 decltype(auto) guarded(F&& f, C&& context) {
   try {

@@ -1,7 +1,8 @@
-// Tensors' beginnings and ends: empty, fill, copies between devices, reading one number, set_ and resize_.
+// Tensors' beginnings and ends: empty, fill, copies between devices, reading one number, set_ and
+// resize_.
 #include <ATen/EmptyTensor.h>
-#include <ATen/InferSize.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/InferSize.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
@@ -25,10 +26,14 @@ using at::IntArrayRef;
 using at::Tensor;
 using ir::Value;
 
-c10::Device with_index(std::optional<at::Device> d) { return c10::Device(c10::kXLA, d && d->index() >= 0 ? d->index() : 0); }
+c10::Device with_index(std::optional<at::Device> d) {
+  return c10::Device(c10::kXLA, d && d->index() >= 0 ? d->index() : 0);
+}
 
-// A newborn tensor of zeros (eager leaves the bytes undefined; ours are defined and equal on every run).
-Tensor newborn(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype, std::optional<at::Device> device) {
+// A newborn tensor of zeros (eager leaves the bytes undefined; ours are defined and equal on every
+// run).
+Tensor newborn(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype,
+               std::optional<at::Device> device) {
   for (int64_t s : size)
     TORCH_CHECK(s >= 0, "Trying to create tensor with negative dimension ", s, ": ", size);
   ir::DType t = to_dtype(dtype.value_or(c10::get_default_dtype_as_scalartype()));
@@ -39,42 +44,51 @@ Tensor newborn(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarTyp
   return out;
 }
 
-Tensor empty(IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-             std::optional<at::Device> device, std::optional<bool>, std::optional<at::MemoryFormat> format) {
-  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "device xla has dense tensors only, not layout ", *layout);
+Tensor empty(IntArrayRef size, std::optional<at::ScalarType> dtype,
+             std::optional<at::Layout> layout, std::optional<at::Device> device,
+             std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided,
+              "device xla has dense tensors only, not layout ", *layout);
   if (!format || *format == at::MemoryFormat::Contiguous || *format == at::MemoryFormat::Preserve)
     return newborn(size, {}, dtype, device);
-  auto strides = *format == at::MemoryFormat::ChannelsLast ? c10::get_channels_last_strides_2d(size)
-                                                            : c10::get_channels_last_strides_3d(size);
+  auto strides = *format == at::MemoryFormat::ChannelsLast
+                     ? c10::get_channels_last_strides_2d(size)
+                     : c10::get_channels_last_strides_3d(size);
   return newborn(size, strides, dtype, device);
 }
 
 // Strides that are no dense permutation (holes, overlaps): a flat storage and a window onto it.
-Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
-                     std::optional<at::Device> device, std::optional<bool>) {
-  TORCH_CHECK(size.size() == stride.size(), "dimensionality of sizes (", size.size(), ") must match dimensionality of strides (", stride.size(), ")");
-  Tensor like = at::detail::empty_strided_meta(size, stride, dtype.value_or(c10::get_default_dtype_as_scalartype()));
+Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype,
+                     std::optional<at::Layout>, std::optional<at::Device> device,
+                     std::optional<bool>) {
+  TORCH_CHECK(size.size() == stride.size(), "dimensionality of sizes (", size.size(),
+              ") must match dimensionality of strides (", stride.size(), ")");
+  Tensor like = at::detail::empty_strided_meta(
+      size, stride, dtype.value_or(c10::get_default_dtype_as_scalartype()));
   if (like.is_non_overlapping_and_dense()) return newborn(size, stride, dtype, device);
   int64_t room = at::detail::computeStorageNbytes(size, stride, 1);
   Tensor flat = newborn({room}, {}, dtype, device);
   return make_view(impl_of(flat), size, stride, 0);
 }
 
-Tensor new_empty_strided(const Tensor& self, IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype,
-                         std::optional<at::Layout> layout, std::optional<at::Device> device, std::optional<bool> pin) {
+Tensor new_empty_strided(const Tensor& self, IntArrayRef size, IntArrayRef stride,
+                         std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                         std::optional<at::Device> device, std::optional<bool> pin) {
   at::Device where = device.value_or(self.device());
   at::ScalarType type = dtype.value_or(self.scalar_type());
-  if (where.type() != c10::kXLA) return at::empty_strided(size, stride, at::TensorOptions(type).device(where).layout(layout));
+  if (where.type() != c10::kXLA)
+    return at::empty_strided(size, stride, at::TensorOptions(type).device(where).layout(layout));
   return empty_strided(size, stride, type, layout, where, pin);
 }
 
-
 void copy_value(const Tensor& dst, Value v) {
   Impl& to = impl_of(dst);
-  write(to, with_lazy_bits(expand(cast(std::move(v), type_of(to).dtype()), span_of(dst.sizes())), dst));
+  write(to,
+        with_lazy_bits(expand(cast(std::move(v), type_of(to).dtype()), span_of(dst.sizes())), dst));
 }
 
-// Filling a window that overlaps itself is allowed: each place gets the same value. Its distinct places.
+// Filling a window that overlaps itself is allowed: each place gets the same value. Its distinct
+// places.
 Tensor without_repeats(const Tensor& t) {
   bool repeats = false;
   at::DimVector sizes(t.sizes());
@@ -88,32 +102,37 @@ Tensor without_repeats(const Tensor& t) {
 
 // The number as eager's fill_ converts it: checked for overflow, then cast.
 Tensor& fill_scalar(Tensor& self, const at::Scalar& value) {
-  guarded([&] {
-    at::Scalar number = value;
-    if (value.isComplex() && !at::isComplexType(self.scalar_type())) {
-      TORCH_CHECK(value.toComplexDouble().imag() == 0, "value cannot be converted to type ", self.dtype().name(), " without overflow");
-      number = value.toComplexDouble().real();
-    }
-    write_fill(impl_of(without_repeats(self)), to_scalar(number));
-  }, [] { return std::string("aten::fill_"); });
+  guarded(
+      [&] {
+        at::Scalar number = value;
+        if (value.isComplex() && !at::isComplexType(self.scalar_type())) {
+          TORCH_CHECK(value.toComplexDouble().imag() == 0, "value cannot be converted to type ",
+                      self.dtype().name(), " without overflow");
+          number = value.toComplexDouble().real();
+        }
+        write_fill(impl_of(without_repeats(self)), to_scalar(number));
+      },
+      [] { return std::string("aten::fill_"); });
   return self;
 }
 
 Tensor& zero(Tensor& self) { return fill_scalar(self, 0); }
 
 Tensor& fill_tensor(Tensor& self, const Tensor& value) {
-  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
+  TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ",
+              value.dim(), " dimensions.");
   if (value.device().is_cpu()) return fill_scalar(self, value.item());
-  guarded([&] {
-    copy_value(without_repeats(self), resolved_value(value));
-  }, [] { return std::string("aten::fill_.Tensor"); });
+  guarded([&] { copy_value(without_repeats(self), resolved_value(value)); },
+          [] { return std::string("aten::fill_.Tensor"); });
   return self;
 }
 
 void check_copy_shape(const Tensor& from, const Tensor& to) {
-  // The words of eager's TensorIterator: a source that does not broadcast, then one that broadcasts to more.
+  // The words of eager's TensorIterator: a source that does not broadcast, then one that broadcasts
+  // to more.
   at::DimVector both = at::infer_size_dimvector(to.sizes(), from.sizes());
-  TORCH_CHECK(to.sizes() == both, "output with shape ", to.sizes(), " doesn't match the broadcast shape ", IntArrayRef(both));
+  TORCH_CHECK(to.sizes() == both, "output with shape ", to.sizes(),
+              " doesn't match the broadcast shape ", IntArrayRef(both));
 }
 
 void upload_copy(const Tensor& src, const Tensor& dst) {
@@ -151,12 +170,16 @@ Tensor copy_from(const Tensor& src, const Tensor& dst, bool) {
         } else {
           Value v = resolved_value(src);
           // A fill is copied as a new fill, so that each tensor keeps a birth value of its own.
-          if (v.node->role() == ir::Role::kFill && impl_of(dst).whole() && !dst.is_conj() && !dst.is_neg())
+          if (v.node->role() == ir::Role::kFill && impl_of(dst).whole() && !dst.is_conj() &&
+              !dst.is_neg())
             return write_fill(impl_of(dst), v.node->scalar());
           copy_value(dst, std::move(v));
         }
       },
-      [&] { return cat("aten::copy_ of a tensor of device ", src.device().str(), " into one of device ", dst.device().str()); });
+      [&] {
+        return cat("aten::copy_ of a tensor of device ", src.device().str(), " into one of device ",
+                   dst.device().str());
+      });
   return dst;
 }
 
@@ -178,18 +201,21 @@ Tensor clone(const Tensor& t, std::optional<at::MemoryFormat> format) {
   Value v = resolved_value(t);
   if (v.node->role() == ir::Role::kFill) v = fill_value(v.node->scalar(), v.type());
   if (f == at::MemoryFormat::Preserve) {
-    if (t.is_non_overlapping_and_dense()) return make_tensor(v, span_of(t.strides()), self.device());
+    if (t.is_non_overlapping_and_dense())
+      return make_tensor(v, span_of(t.strides()), self.device());
     return make_tensor(v, at::infer_dense_strides(t.sizes(), t.strides()), self.device());
   }
   Tensor like = at::detail::empty_meta(t.sizes(), t.scalar_type(), f);
   return make_tensor(v, span_of(like.strides()), self.device());
 }
 
-// PyTorch's own asks whether the device has as_strided in autograd and, for xla, would drop the strides.
-Tensor to_copy(const Tensor& t, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-               std::optional<at::Device> device, std::optional<bool>, bool non_blocking,
-               std::optional<at::MemoryFormat> format) {
-  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided, "device xla has dense tensors only, not layout ", *layout);
+// PyTorch's own asks whether the device has as_strided in autograd and, for xla, would drop the
+// strides.
+Tensor to_copy(const Tensor& t, std::optional<at::ScalarType> dtype,
+               std::optional<at::Layout> layout, std::optional<at::Device> device,
+               std::optional<bool>, bool non_blocking, std::optional<at::MemoryFormat> format) {
+  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided,
+              "device xla has dense tensors only, not layout ", *layout);
   at::MemoryFormat f = format.value_or(at::MemoryFormat::Preserve);
   at::ScalarType to = dtype.value_or(t.scalar_type());
   at::Device where = device.value_or(t.device());
@@ -197,16 +223,19 @@ Tensor to_copy(const Tensor& t, std::optional<at::ScalarType> dtype, std::option
   if (f != at::MemoryFormat::Preserve)
     strides = at::detail::empty_meta(t.sizes(), to, f).strides().vec();
   else
-    strides = t.is_non_overlapping_and_dense() ? t.strides().vec() : at::infer_dense_strides(t.sizes(), t.strides());
+    strides = t.is_non_overlapping_and_dense() ? t.strides().vec()
+                                               : at::infer_dense_strides(t.sizes(), t.strides());
   bool same_device = where.type() == c10::kXLA && with_index(where) == t.device();
   if (same_device) return make_tensor(cast(resolved_value(t), to_dtype(to)), strides, t.device());
   Tensor out = at::empty_strided(t.sizes(), strides, at::TensorOptions(to).device(where));
   return out.copy_(t, non_blocking);
 }
 
-// --- storage surgery ----------------------------------------------------------------------------------------
+// --- storage surgery
+// ----------------------------------------------------------------------------------------
 
-Tensor& set_tensor_at(Tensor& self, const Tensor& source, int64_t offset, IntArrayRef size, IntArrayRef stride) {
+Tensor& set_tensor_at(Tensor& self, const Tensor& source, int64_t offset, IntArrayRef size,
+                      IntArrayRef stride) {
   Impl& to = impl_of(self);
   to.set_alias(impl_of(source).alias());
   if (stride.empty() && !size.empty()) {
@@ -220,7 +249,8 @@ Tensor& set_tensor_at(Tensor& self, const Tensor& source, int64_t offset, IntArr
 }
 
 Tensor& set_tensor(Tensor& self, const Tensor& source) {
-  if (!self.is_same(source)) set_tensor_at(self, source, source.storage_offset(), source.sizes(), source.strides());
+  if (!self.is_same(source))
+    set_tensor_at(self, source, source.storage_offset(), source.sizes(), source.strides());
   return self;
 }
 
@@ -234,14 +264,18 @@ AliasPtr alias_of(const at::Storage& s) {
   AliasPtr found;
   for_each_alias([&](Alias& a) {
     if (!a.storage || a.storage.unsafeGetStorageImpl() != s.unsafeGetStorageImpl()) return;
-    if (c10::raw::intrusive_ptr::use_count(&a) > 0) found = AliasPtr::unsafe_reclaim_from_nonowning(&a);
+    if (c10::raw::intrusive_ptr::use_count(&a) > 0)
+      found = AliasPtr::unsafe_reclaim_from_nonowning(&a);
   });
   return found;
 }
 
-Tensor& set_storage_at(Tensor& self, at::Storage source, int64_t offset, IntArrayRef size, IntArrayRef stride) {
+Tensor& set_storage_at(Tensor& self, at::Storage source, int64_t offset, IntArrayRef size,
+                       IntArrayRef stride) {
   AliasPtr alias = alias_of(source);
-  TORCH_CHECK(alias.defined(), "set_: this storage belongs to no live tensor of device xla. try: set_(tensor) instead of set_(storage)");
+  TORCH_CHECK(alias.defined(),
+              "set_: this storage belongs to no live tensor of device xla. try: set_(tensor) "
+              "instead of set_(storage)");
   Impl& to = impl_of(self);
   to.set_alias(std::move(alias));
   if (stride.empty()) {
@@ -255,8 +289,8 @@ Tensor& set_storage_at(Tensor& self, at::Storage source, int64_t offset, IntArra
 }
 
 bool is_set_to(const Tensor& a, const Tensor& b) {
-  return impl_of(a).alias() == impl_of(b).alias() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
-         a.storage_offset() == b.storage_offset();
+  return impl_of(a).alias() == impl_of(b).alias() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides() && a.storage_offset() == b.storage_offset();
 }
 
 // The alias's memory as a longer flat root: what was there stays, the rest is zero.
@@ -264,7 +298,10 @@ void grow(Impl& t, int64_t numel) {
   static const ops::Row* row = ops::find_row("torch_pjrt::resize");
   check(row != nullptr, "the op table has torch_pjrt::resize");
   Alias& a = *t.alias();
-  Tensor flat = make_view(t, ref_of(a.type.dims()), a.strides ? ref_of(*a.strides) : IntArrayRef(c10::contiguous_strides(ref_of(a.type.dims()))), 0);
+  Tensor flat = make_view(
+      t, ref_of(a.type.dims()),
+      a.strides ? ref_of(*a.strides) : IntArrayRef(c10::contiguous_strides(ref_of(a.type.dims()))),
+      0);
   Value root = value_of(impl_of(flat));
   ir::AttrsBuilder attrs;
   attrs.operand(ir::symbol("self"), 0);
@@ -273,7 +310,9 @@ void grow(Impl& t, int64_t numel) {
   ir::Type type = ir::make_type(a.type.dtype(), std::span(&numel, 1));
   Value made = root.node->role() == ir::Role::kFill
                    ? fill_value(root.node->scalar(), type)
-                   : Value{ir::Node::make(ops::kind_of(*row), std::span(&root, 1), std::span(&type, 1), attrs.words()), 0};
+                   : Value{ir::Node::make(ops::kind_of(*row), std::span(&root, 1),
+                                          std::span(&type, 1), attrs.words()),
+                           0};
   Value old;
   client::DataPtr old_data;
   std::lock_guard lock(state_lock());
@@ -294,11 +333,14 @@ const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::Mem
   if (self.sizes() == size && !format) return self;
   int64_t numel = c10::multiply_integers(size);
   int64_t need = numel ? self.storage_offset() + numel : 0;
-  guarded([&] {
-    if (need > t.alias()->type.numel()) grow(t, need);
-  }, [] { return std::string("aten::resize_"); });
+  guarded(
+      [&] {
+        if (need > t.alias()->type.numel()) grow(t, need);
+      },
+      [] { return std::string("aten::resize_"); });
   t.set_sizes_contiguous(size);
-  if (format && *format != at::MemoryFormat::Contiguous && *format != at::MemoryFormat::Preserve) t.empty_tensor_restride(*format);
+  if (format && *format != at::MemoryFormat::Contiguous && *format != at::MemoryFormat::Preserve)
+    t.empty_tensor_restride(*format);
   t.refresh_whole();
   return self;
 }

@@ -1,4 +1,5 @@
-// Entry points of this room's registrations; each adds kernels to the given library. Called once, at load.
+// Entry points of this room's registrations; each adds kernels to the given library. Called once,
+// at load.
 #pragma once
 #include <torch/library.h>
 
@@ -13,7 +14,8 @@ void register_all();
 struct OpInfo;
 using TypedAdd = void (*)(torch::Library& m, const char* name, const OpInfo* info);
 TypedAdd typed_kernel(std::string_view overload);
-// Rows that could not be registered, with the reason: a mistake in the table. Empty in a sound build.
+// Rows that could not be registered, with the reason: a mistake in the table. Empty in a sound
+// build.
 const std::vector<std::string>& table_errors();
 
 // The calling thread's current device index; exchange gives the old one.

@@ -15,7 +15,8 @@ void call_boxed(Stack* stack) {
   static Functor functor;
   alignas(c10::OperatorHandle) static char nothing[sizeof(c10::OperatorHandle)];
   c10::impl::make_boxed_from_unboxed_functor<Functor, false>::call(
-      &functor, *reinterpret_cast<const c10::OperatorHandle*>(nothing), c10::DispatchKeySet(), stack);
+      &functor, *reinterpret_cast<const c10::OperatorHandle*>(nothing), c10::DispatchKeySet(),
+      stack);
 }
 
 }  // namespace tp::torch_room

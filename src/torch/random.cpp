@@ -15,7 +15,8 @@ namespace {
 
 class Generator final : public c10::GeneratorImpl {
  public:
-  Generator() : c10::GeneratorImpl(c10::Device(c10::kXLA, 0), c10::DispatchKeySet(c10::DispatchKey::XLA)) {}
+  Generator()
+      : c10::GeneratorImpl(c10::Device(c10::kXLA, 0), c10::DispatchKeySet(c10::DispatchKey::XLA)) {}
 
   void set_current_seed(uint64_t seed) override {
     seed_ = seed;
@@ -31,9 +32,11 @@ class Generator final : public c10::GeneratorImpl {
   }
   // The state is 16 bytes: seed, offset.
   void set_state(const c10::TensorImpl& state) override {
-    if (state.numel() != 16 || state.dtype() != caffe2::TypeMeta::Make<uint8_t>() || !state.device().is_cpu())
-      fail(Code::kType, cat("RNG state of device xla must be a CPU ByteTensor of 16 elements, found ",
-                            state.numel(), " elements"));
+    if (state.numel() != 16 || state.dtype() != caffe2::TypeMeta::Make<uint8_t>() ||
+        !state.device().is_cpu())
+      fail(Code::kType,
+           cat("RNG state of device xla must be a CPU ByteTensor of 16 elements, found ",
+               state.numel(), " elements"));
     const auto* bytes = static_cast<const char*>(state.data());
     std::memcpy(&seed_, bytes, 8);
     std::memcpy(&offset_, bytes + 8, 8);
@@ -71,7 +74,9 @@ at::Generator new_generator() { return at::make_generator<Generator>(); }
 std::pair<int64_t, int64_t> next_random(const std::optional<at::Generator>& g) {
   at::Generator use = g && g->defined() ? *g : default_generator();
   if (use.device().type() != c10::kXLA)
-    fail(Code::kRuntime, cat("Expected a 'xla' device type for generator but found '", use.device().type() == c10::kCPU ? "cpu" : use.device().str(), "'"),
+    fail(Code::kRuntime,
+         cat("Expected a 'xla' device type for generator but found '",
+             use.device().type() == c10::kCPU ? "cpu" : use.device().str(), "'"),
          "make it with torch.Generator(device=\"xla\")");
   std::lock_guard lock(use.mutex());
   return use.get<Generator>()->next();

@@ -1,6 +1,7 @@
-// The device generator: a seed and a count of draws. Each random op takes (seed, offset) as two run-time
-// numbers of the program and advances offset by one, so that a loop of draws is one program, replays draw new
-// numbers, and the same seed gives the same numbers however the graph is cut.
+// The device generator: a seed and a count of draws. Each random op takes (seed, offset) as two
+// run-time numbers of the program and advances offset by one, so that a loop of draws is one
+// program, replays draw new numbers, and the same seed gives the same numbers however the graph is
+// cut.
 //
 // Threads: guarded by the generator's own mutex, as PyTorch's generators are.
 #pragma once
@@ -11,7 +12,8 @@
 
 namespace tp::torch_room {
 
-// The next (seed, offset) of g, or of the default generator. Throws for a generator of another device.
+// The next (seed, offset) of g, or of the default generator. Throws for a generator of another
+// device.
 std::pair<int64_t, int64_t> next_random(const std::optional<at::Generator>& g);
 const at::Generator& default_generator();
 at::Generator new_generator();

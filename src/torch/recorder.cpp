@@ -1,9 +1,9 @@
 #include "torch/recorder.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/ivalue_inl.h>
 #include <ATen/native/Resize.h>
-#include <ATen/EmptyTensor.h>
 
 #include <unordered_map>
 
@@ -32,15 +32,19 @@ const ir::Symbol kSeed = ir::symbol("seed"), kOffset = ir::symbol("offset");
 
 [[noreturn]] void mixed_devices(const at::Tensor& t) {
   fail(Code::kRuntime,
-       cat("Expected all tensors to be on the same device, but found at least two devices, xla:0 and ",
+       cat("Expected all tensors to be on the same device, but found at least two devices, xla:0 "
+           "and ",
            t.device().str(), "!"),
        "move the other tensor with .to(\"xla\")");
 }
 
-// Strides of eager's result where a row has a rule of its own and the op keeps its first operand's layout.
+// Strides of eager's result where a row has a rule of its own and the op keeps its first operand's
+// layout.
 std::unique_ptr<Dims> like_first(std::span<const int64_t> first, Type first_type, Type result) {
-  if (first.empty() || !result || ref_of(first_type.dims()) != ref_of(result.dims())) return nullptr;
-  at::Tensor like = at::detail::empty_strided_meta(ref_of(first_type.dims()), ref_of(first), at::kFloat);
+  if (first.empty() || !result || ref_of(first_type.dims()) != ref_of(result.dims()))
+    return nullptr;
+  at::Tensor like =
+      at::detail::empty_strided_meta(ref_of(first_type.dims()), ref_of(first), at::kFloat);
   if (!like.is_non_overlapping_and_dense()) return nullptr;
   return std::make_unique<Dims>(first);
 }
@@ -82,7 +86,8 @@ Result result_of(const at::Tensor& t) {
   if (!t.defined()) return {};
   Result r{ir::make_type(to_dtype(t.scalar_type()), span_of(t.sizes())), nullptr};
   bool plain = t.strides() == at::IntArrayRef(c10::contiguous_strides(t.sizes()));
-  if (!plain && t.is_non_overlapping_and_dense()) r.strides = std::make_unique<Dims>(span_of(t.strides()));
+  if (!plain && t.is_non_overlapping_and_dense())
+    r.strides = std::make_unique<Dims>(span_of(t.strides()));
   return r;
 }
 
@@ -99,7 +104,8 @@ MetaFunction meta_function(std::string_view overload) {
   return it == map->end() ? nullptr : it->second;
 }
 
-// --- arguments ----------------------------------------------------------------------------------------------
+// --- arguments
+// ----------------------------------------------------------------------------------------------
 
 int64_t Call::operand(Value v, const Impl* t) {
   key_ = mix(key_, reinterpret_cast<uintptr_t>(v.type().rep()));
@@ -117,7 +123,8 @@ int64_t Call::operand(Value v, const Impl* t) {
 }
 
 int64_t Call::number(const at::Scalar& s, bool wrapped) {
-  key_ = mix(key_, uint64_t{wrapped});  // a Python number and a 0-d tensor of one type promote differently
+  key_ = mix(
+      key_, uint64_t{wrapped});  // a Python number and a 0-d tensor of one type promote differently
   return operand({ir::Node::make_number(to_scalar(s), wrapped), 0}, nullptr);
 }
 
@@ -127,8 +134,8 @@ int64_t Call::tensor_operand(const at::Tensor& t, bool may_upload) {
     return operand(lazy_bits ? resolved_value(t) : value_of(*p), p);
   }
   if (t.device().is_cpu() && t.dim() == 0) {
-    // A Python number, or a 0-d CPU tensor: read now, a run-time number of the program. A tensor keeps its
-    // width (promotion sees f32, not "some float").
+    // A Python number, or a 0-d CPU tensor: read now, a run-time number of the program. A tensor
+    // keeps its width (promotion sees f32, not "some float").
     bool wrapped = t.unsafeGetTensorImpl()->is_wrapped_number();
     Value n{ir::Node::make_number(to_scalar(t.item()), wrapped), 0};
     if (!wrapped) n = cast(std::move(n), to_dtype(t.scalar_type()));
@@ -157,7 +164,9 @@ void Call::tensor_list(const ArgInfo& a, c10::ArrayRef<at::Tensor> list) {
 void Call::scalar(const ArgInfo& a, const at::Scalar& s) {
   if (a.unit_default && s.isIntegral(false) && s.toLong() == 1) return attrs_.none(a.symbol);
   if (!a.as_attr) return attrs_.operand(a.symbol, number(s, true));
-  if (s.isComplex()) fail(Code::kNotImplemented, cat(op_.base_name, ": a complex ", a.name, " is not supported yet"));
+  if (s.isComplex())
+    fail(Code::kNotImplemented,
+         cat(op_.base_name, ": a complex ", a.name, " is not supported yet"));
   if (s.isFloatingPoint()) return attrs_.real(a.symbol, s.toDouble());
   if (s.isBoolean()) return attrs_.boolean(a.symbol, s.toBool());
   attrs_.integer(a.symbol, s.toLong());
@@ -174,7 +183,8 @@ void Call::random(const std::optional<at::Generator>& g) {
   auto [seed, offset] = next_random(g);
   attrs_.operand(kSeed, number(at::Scalar(seed), false));
   attrs_.operand(kOffset, number(at::Scalar(offset), false));
-  // A distribution's parameters are run-time numbers: their range is asked at every call, not once a type.
+  // A distribution's parameters are run-time numbers: their range is asked at every call, not once
+  // a type.
   if (op_.row->check) with_args([&](const ops::Args& args) { op_.row->check(args); });
 }
 
@@ -182,32 +192,45 @@ void Call::value(const ArgInfo& a, const c10::IValue& v) {
   if (a.kind == ArgKind::kSkip || a.kind == ArgKind::kGenerator) return;
   if (v.isNone()) return attrs_.none(a.symbol);
   switch (a.kind) {
-    case ArgKind::kTensor: return tensor(a, v.toTensor());
-    case ArgKind::kTensorList: return tensor_list(a, v.toTensorVector());
+    case ArgKind::kTensor:
+      return tensor(a, v.toTensor());
+    case ArgKind::kTensorList:
+      return tensor_list(a, v.toTensorVector());
     case ArgKind::kOptTensorList: {
       std::vector<at::Tensor> list;
-      for (const std::optional<at::Tensor>& t : v.toOptionalTensorList()) list.push_back(t.value_or(at::Tensor()));
+      for (const std::optional<at::Tensor>& t : v.toOptionalTensorList())
+        list.push_back(t.value_or(at::Tensor()));
       return tensor_list(a, list);
     }
-    case ArgKind::kScalar: return scalar(a, v.toScalar());
-    case ArgKind::kInt: return integer(a, v.toInt());
-    case ArgKind::kFloat: return real(a, v.toDouble());
-    case ArgKind::kBool: return boolean(a, v.toBool());
-    case ArgKind::kInts: return ints(a, v.toDimVector());
-    case ArgKind::kFloats: return attrs_.floats(a.symbol, v.toDoubleVector());
-    case ArgKind::kDType: return dtype(a, v.toScalarType());
-    case ArgKind::kText: return text(a, v.toStringView());
+    case ArgKind::kScalar:
+      return scalar(a, v.toScalar());
+    case ArgKind::kInt:
+      return integer(a, v.toInt());
+    case ArgKind::kFloat:
+      return real(a, v.toDouble());
+    case ArgKind::kBool:
+      return boolean(a, v.toBool());
+    case ArgKind::kInts:
+      return ints(a, v.toDimVector());
+    case ArgKind::kFloats:
+      return attrs_.floats(a.symbol, v.toDoubleVector());
+    case ArgKind::kDType:
+      return dtype(a, v.toScalarType());
+    case ArgKind::kText:
+      return text(a, v.toStringView());
     case ArgKind::kBools: {
       SmallVec<int64_t, 4> bits;
       for (bool b : v.toBoolList()) bits.push_back(b);
       return attrs_.bools(a.symbol, bits);
     }
     case ArgKind::kGenerator:
-    case ArgKind::kSkip: break;
+    case ArgKind::kSkip:
+      break;
   }
 }
 
-// --- types --------------------------------------------------------------------------------------------------
+// --- types
+// --------------------------------------------------------------------------------------------------
 
 void Call::finish_key(FormKind form) {
   for (uint64_t w : attrs_.words()) key_ = mix(key_, w);
@@ -224,7 +247,8 @@ const Inferred* Call::lookup() const {
 void Call::with_args(const std::function<void(const ops::Args&)>& f) const {
   c10::SmallVector<Type, 8> types;
   for (const Value& v : operands_) types.push_back(v.type());
-  f(ops::Args(ir::AttrsView(attrs_.words()), {types.data(), types.size()}, {operands_.data(), operands_.size()}));
+  f(ops::Args(ir::AttrsView(attrs_.words()), {types.data(), types.size()},
+              {operands_.data(), operands_.size()}));
 }
 
 Inferred Call::by_rule() const {
@@ -252,14 +276,17 @@ void Call::check_inplace(const Inferred& i) const {
   const Impl& self = *first_;
   Type t = i.types.at(0);
   if (ref_of(t.dims()) != self.sizes())
-    fail(Code::kRuntime, cat("output with shape [", join(self.sizes(), ", "), "] doesn't match the broadcast shape [",
-                             join(t.dims(), ", "), "]"),
+    fail(Code::kRuntime,
+         cat("output with shape [", join(self.sizes(), ", "),
+             "] doesn't match the broadcast shape [", join(t.dims(), ", "), "]"),
          "use the form that is not in-place, or expand the tensor first");
   at::ScalarType from = to_scalar_type(t.dtype()), to = self.dtype().toScalarType();
   if (!c10::canCast(from, to))
     fail(Code::kRuntime,
-         cat("result type ", c10::toString(from), " can't be cast to the desired output type ", c10::toString(to)),
-         cat("use the form that is not in-place, or convert the tensor to ", c10::toString(from), " first"));
+         cat("result type ", c10::toString(from), " can't be cast to the desired output type ",
+             c10::toString(to)),
+         cat("use the form that is not in-place, or convert the tensor to ", c10::toString(from),
+             " first"));
 }
 
 const Inferred& Call::miss(FormKind form, Stack& stack) {
@@ -271,7 +298,8 @@ const Inferred& Call::miss(FormKind form, Stack& stack) {
 
 ir::NodePtr Call::node(const Inferred& types) {
   if (device_.index() < 0) device_ = c10::Device(c10::kXLA, 0);
-  return ir::Node::make(*op_.kind, {operands_.data(), operands_.size()}, types.types, attrs_.words());
+  return ir::Node::make(*op_.kind, {operands_.data(), operands_.size()}, types.types,
+                        attrs_.words());
 }
 
 std::string Call::describe() const {
@@ -280,13 +308,15 @@ std::string Call::describe() const {
   return cat(op_.base_name, "(", join(types, ", "), ")");
 }
 
-// --- results ------------------------------------------------------------------------------------------------
+// --- results
+// ------------------------------------------------------------------------------------------------
 
 at::Tensor wrap(const Inferred& types, size_t i, ir::NodePtr node, c10::Device device) {
   const Result& r = types.results[i];
   if (!r.type) return at::Tensor();
   return make_tensor({std::move(node), static_cast<uint32_t>(i)},
-                     r.strides ? std::span<const int64_t>(*r.strides) : std::span<const int64_t>(), device);
+                     r.strides ? std::span<const int64_t>(*r.strides) : std::span<const int64_t>(),
+                     device);
 }
 
 void write_result(const at::Tensor& to, Value v) {
@@ -297,13 +327,15 @@ void write_result(const at::Tensor& to, Value v) {
 void write_out(const at::Tensor& out, const Result& r, Value v) {
   at::ScalarType from = to_scalar_type(r.type.dtype());
   if (!c10::canCast(from, out.scalar_type()))
-    fail(Code::kRuntime, cat("result type ", c10::toString(from), " can't be cast to the desired output type ",
-                             c10::toString(out.scalar_type())));
+    fail(Code::kRuntime,
+         cat("result type ", c10::toString(from), " can't be cast to the desired output type ",
+             c10::toString(out.scalar_type())));
   at::native::resize_output(out, ref_of(r.type.dims()));
   write_result(out, std::move(v));
 }
 
-void write_side_effects(const OpInfo& op, ir::NodePtr node, const std::function<at::Tensor(size_t)>& arg) {
+void write_side_effects(const OpInfo& op, ir::NodePtr node,
+                        const std::function<at::Tensor(size_t)>& arg) {
   for (size_t i = 0; i < op.writes.size(); ++i) {
     at::Tensor to = arg(op.writes[i]);
     uint32_t index = static_cast<uint32_t>(op.num_returns + i);
@@ -316,14 +348,16 @@ void check_overlap(const at::Tensor& t) {
   for (int64_t d = 0; d < t.dim(); ++d)
     if (t.size(d) > 1 && t.stride(d) == 0)
       fail(Code::kRuntime,
-           "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+           "unsupported operation: more than one element of the written-to tensor refers to a "
+           "single memory location. "
            "Please clone() the tensor before performing the operation.");
 }
 
 namespace {
 
 // Every argument that the schema writes gets the next output; a list, one for each element.
-void inplace_results(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args, const ir::NodePtr& node) {
+void inplace_results(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args,
+                     const ir::NodePtr& node) {
   uint32_t next = 0;
   for (size_t i = 0; i < args.size(); ++i) {
     const auto* alias = schema.arguments()[i].alias_info();
@@ -336,8 +370,8 @@ void inplace_results(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValu
   }
 }
 
-void functional_results(const OpInfo& op, const Inferred& types, const ir::NodePtr& node, c10::Device device,
-                        Stack* stack) {
+void functional_results(const OpInfo& op, const Inferred& types, const ir::NodePtr& node,
+                        c10::Device device, Stack* stack) {
   if (op.returns_list) {
     c10::List<at::Tensor> list;
     for (size_t i = 0; i < types.results.size(); ++i) list.push_back(wrap(types, i, node, device));
@@ -358,14 +392,16 @@ void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* st
       [&] {
         std::optional<at::Generator> generator;
         for (size_t i = 0; i < op.args.size(); ++i) {
-          if (op.args[i].kind == ArgKind::kGenerator && !args[i].isNone()) generator = args[i].toGenerator();
+          if (op.args[i].kind == ArgKind::kGenerator && !args[i].isNone())
+            generator = args[i].toGenerator();
           call.value(op.args[i], args[i]);
         }
         if (op.row->special == ops::Special::kRandom) call.random(generator);
         const Inferred& types = call.infer(form.kind, [&](Stack& s) {
           for (size_t i = 0; i < op.args.size(); ++i) s.push_back(args[i]);
         });
-        if (form.kind == FormKind::kInplace && args[0].isTensor()) check_overlap(args[0].toTensor());
+        if (form.kind == FormKind::kInplace && args[0].isTensor())
+          check_overlap(args[0].toTensor());
         ir::NodePtr node = call.node(types);
         auto arg = [&](size_t i) { return args[i].isTensor() ? args[i].toTensor() : at::Tensor(); };
         if (!op.writes.empty()) write_side_effects(op, node, arg);

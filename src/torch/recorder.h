@@ -1,9 +1,10 @@
-// Recording: a call of an operator becomes one node. One class collects a call's arguments, from a boxed stack
-// or from typed arguments, looks its result types up (memoised by op, operand types and strides, attrs), makes
-// the node, and gives results in the call's form: new tensors, in-place, or out=.
+// Recording: a call of an operator becomes one node. One class collects a call's arguments, from a
+// boxed stack or from typed arguments, looks its result types up (memoised by op, operand types and
+// strides, attrs), makes the node, and gives results in the call's form: new tensors, in-place, or
+// out=.
 //
-// Threads: any. The type cache is per thread (backward ops come on autograd's threads), so it has no lock, and
-// PyTorch's shape functions are asked with no lock of ours held.
+// Threads: any. The type cache is per thread (backward ops come on autograd's threads), so it has
+// no lock, and PyTorch's shape functions are asked with no lock of ours held.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <ATen/core/function_schema.h>
@@ -21,7 +22,8 @@
 namespace tp::torch_room {
 
 using Stack = std::vector<c10::IValue>;
-// PyTorch's own structured meta function of an overload, on a stack of Meta tensors. Null: the row has a rule.
+// PyTorch's own structured meta function of an overload, on a stack of Meta tensors. Null: the row
+// has a rule.
 using MetaFunction = void (*)(Stack*);
 MetaFunction meta_function(std::string_view overload);
 // The generated table (tools/gen_meta.py), in parts that compile side by side.
@@ -34,8 +36,20 @@ std::span<const MetaRow> meta_rows_1();
 std::span<const MetaRow> meta_rows_2();
 
 enum class ArgKind : uint8_t {
-  kTensor, kTensorList, kOptTensorList, kScalar, kInt, kFloat, kBool, kInts, kBools, kFloats, kDType, kText,
-  kGenerator, kSkip
+  kTensor,
+  kTensorList,
+  kOptTensorList,
+  kScalar,
+  kInt,
+  kFloat,
+  kBool,
+  kInts,
+  kBools,
+  kFloats,
+  kDType,
+  kText,
+  kGenerator,
+  kSkip
 };
 
 struct ArgInfo {
@@ -54,9 +68,9 @@ struct OpInfo {
   std::vector<ArgInfo> args;
   size_t num_returns;
   bool returns_list = false;
-  std::vector<size_t> writes;      // positions of the arguments of Row::writes
+  std::vector<size_t> writes;  // positions of the arguments of Row::writes
   MetaFunction meta = nullptr;
-  std::string base_name;           // "aten::add.Tensor", for messages
+  std::string base_name;  // "aten::add.Tensor", for messages
 };
 
 enum class FormKind : uint8_t { kFunctional, kInplace, kOut };
@@ -143,6 +157,7 @@ at::Tensor wrap(const Inferred& types, size_t i, ir::NodePtr node, c10::Device d
 void write_result(const at::Tensor& to, ir::Value v);  // casts to the tensor's dtype
 // out=: resizes as eager does (with its warning), checks the dtype.
 void write_out(const at::Tensor& out, const Result& r, ir::Value v);
-void write_side_effects(const OpInfo& op, ir::NodePtr node, const std::function<at::Tensor(size_t)>& arg);
+void write_side_effects(const OpInfo& op, ir::NodePtr node,
+                        const std::function<at::Tensor(size_t)>& arg);
 
 }  // namespace tp::torch_room

@@ -1,5 +1,5 @@
-// Registration of the op table: one boxed functor a row serves the functional, the in-place and the out= form,
-// found by matching schemas. No per-op code.
+// Registration of the op table: one boxed functor a row serves the functional, the in-place and the
+// out= form, found by matching schemas. No per-op code.
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <deque>
@@ -18,8 +18,9 @@ using c10::OperatorName;
 
 std::vector<std::string> g_table_errors;
 
-// A mask among the indices picks by value. One mask can be written through (index_put); to read through masks,
-// or to mix them with other indices, makes shapes follow from data: the CPU does that.
+// A mask among the indices picks by value. One mask can be written through (index_put); to read
+// through masks, or to mix them with other indices, makes shapes follow from data: the CPU does
+// that.
 bool needs_cpu(const Stack& stack, size_t args, bool writes) {
   bool mask = false;
   int count = 0;
@@ -41,7 +42,8 @@ class Kernel final : public c10::OperatorKernel {
  public:
   Kernel(Form form, Indices indices) : form_(form), indices_(indices) {}
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) const {
-    if (indices_ != Indices::kNone && needs_cpu(*stack, op.schema().arguments().size(), indices_ == Indices::kWrite))
+    if (indices_ != Indices::kNone &&
+        needs_cpu(*stack, op.schema().arguments().size(), indices_ == Indices::kWrite))
       return cpu_fallback(op, stack);
     record_boxed(form_, op.schema(), stack);
   }
@@ -69,28 +71,43 @@ bool listed(std::string_view list, std::string_view name) {
 
 ArgKind list_kind(const c10::TypePtr& element) {
   switch (element->kind()) {
-    case c10::TypeKind::TensorType: return ArgKind::kTensorList;
-    case c10::TypeKind::OptionalType: return ArgKind::kOptTensorList;
-    case c10::TypeKind::BoolType: return ArgKind::kBools;
-    case c10::TypeKind::FloatType: return ArgKind::kFloats;
-    default: return ArgKind::kInts;
+    case c10::TypeKind::TensorType:
+      return ArgKind::kTensorList;
+    case c10::TypeKind::OptionalType:
+      return ArgKind::kOptTensorList;
+    case c10::TypeKind::BoolType:
+      return ArgKind::kBools;
+    case c10::TypeKind::FloatType:
+      return ArgKind::kFloats;
+    default:
+      return ArgKind::kInts;
   }
 }
 
 ArgKind kind_of(c10::TypePtr t) {
   if (auto o = t->cast<c10::OptionalType>()) t = o->getElementType();
   switch (t->kind()) {
-    case c10::TypeKind::TensorType: return ArgKind::kTensor;
-    case c10::TypeKind::NumberType: return ArgKind::kScalar;
+    case c10::TypeKind::TensorType:
+      return ArgKind::kTensor;
+    case c10::TypeKind::NumberType:
+      return ArgKind::kScalar;
     case c10::TypeKind::IntType:
-    case c10::TypeKind::SymIntType: return ArgKind::kInt;
-    case c10::TypeKind::FloatType: return ArgKind::kFloat;
-    case c10::TypeKind::BoolType: return ArgKind::kBool;
-    case c10::TypeKind::StringType: return ArgKind::kText;
-    case c10::TypeKind::GeneratorType: return ArgKind::kGenerator;
-    case c10::TypeKind::ScalarTypeType: return ArgKind::kDType;
-    case c10::TypeKind::ListType: return list_kind(t->expectRef<c10::ListType>().getElementType());
-    default: return ArgKind::kSkip;  // Device, Layout, MemoryFormat
+    case c10::TypeKind::SymIntType:
+      return ArgKind::kInt;
+    case c10::TypeKind::FloatType:
+      return ArgKind::kFloat;
+    case c10::TypeKind::BoolType:
+      return ArgKind::kBool;
+    case c10::TypeKind::StringType:
+      return ArgKind::kText;
+    case c10::TypeKind::GeneratorType:
+      return ArgKind::kGenerator;
+    case c10::TypeKind::ScalarTypeType:
+      return ArgKind::kDType;
+    case c10::TypeKind::ListType:
+      return list_kind(t->expectRef<c10::ListType>().getElementType());
+    default:
+      return ArgKind::kSkip;  // Device, Layout, MemoryFormat
   }
 }
 
@@ -118,7 +135,8 @@ bool same_type(const c10::Argument& a, const c10::Argument& b) { return *a.type(
 
 bool same_args(const c10::FunctionSchema& a, const c10::FunctionSchema& b, size_t count) {
   for (size_t i = 0; i < count; ++i)
-    if (a.arguments()[i].name() != b.arguments()[i].name() || !same_type(a.arguments()[i], b.arguments()[i]))
+    if (a.arguments()[i].name() != b.arguments()[i].name() ||
+        !same_type(a.arguments()[i], b.arguments()[i]))
       return false;
   return true;
 }
@@ -140,7 +158,8 @@ bool is_out_of(const c10::FunctionSchema& f, const c10::FunctionSchema& s) {
 class Registrar {
  public:
   explicit Registrar(torch::Library& m) : lib_(m) {
-    for (const OperatorName& n : c10::Dispatcher::singleton().getAllOpNames()) by_name_[n.name].push_back(n);
+    for (const OperatorName& n : c10::Dispatcher::singleton().getAllOpNames())
+      by_name_[n.name].push_back(n);
   }
 
   void row(const ops::Row& row) {
@@ -158,12 +177,15 @@ class Registrar {
   }
 
  private:
-  void error(const ops::Row& row, std::string why) { g_table_errors.push_back(cat(row.name, ": ", why)); }
+  void error(const ops::Row& row, std::string why) {
+    g_table_errors.push_back(cat(row.name, ": ", why));
+  }
 
   const OpInfo* make_info(const ops::Row& row, const c10::FunctionSchema& schema) {
     OpInfo i{&row, &ops::kind_of(row), {}, schema.returns().size(), false, {}, nullptr, row.name};
     for (const c10::Argument& a : schema.arguments()) i.args.push_back(arg_info(a, row));
-    i.returns_list = schema.returns().size() == 1 && schema.returns()[0].type()->kind() == c10::TypeKind::ListType;
+    i.returns_list = schema.returns().size() == 1 &&
+                     schema.returns()[0].type()->kind() == c10::TypeKind::ListType;
     for (const std::string& w : words(row.writes)) {
       auto at = schema.argumentIndexWithName(w);
       if (!at) return error(row, cat("writes ", w, ", which is not an argument")), nullptr;
@@ -171,7 +193,8 @@ class Registrar {
     }
     if (!row.type) i.meta = meta_function(row.name);
     if (!row.type && !i.meta)
-      return error(row, "no type rule, and PyTorch has no structured meta function for it"), nullptr;
+      return error(row, "no type rule, and PyTorch has no structured meta function for it"),
+             nullptr;
     infos_.push_back(std::move(i));
     return &infos_.back();
   }
@@ -188,12 +211,14 @@ class Registrar {
     std::string name = display(n);
     if (!done_.insert(name).second) return;
     auto op = c10::Dispatcher::singleton().findSchema(n);
-    if (op->hasKernelForDispatchKey(c10::DispatchKey::XLA)) return;  // written by hand (factories, views)
+    if (op->hasKernelForDispatchKey(c10::DispatchKey::XLA))
+      return;  // written by hand (factories, views)
     if (TypedAdd add = typed_kernel(name)) return add(lib_, name.c_str(), form.op);
-    Indices indices = name.starts_with("aten::index.")             ? Indices::kRead
+    Indices indices = name.starts_with("aten::index.")            ? Indices::kRead
                       : name.starts_with("aten::_index_put_impl") ? Indices::kWrite
-                                                                    : Indices::kNone;
-    lib_.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(form, indices)));
+                                                                  : Indices::kNone;
+    lib_.impl(name.c_str(),
+              torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(form, indices)));
   }
 
   torch::Library& lib_;

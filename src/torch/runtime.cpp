@@ -27,8 +27,8 @@ void (*g_acquire)(void*) = nullptr;
 
 int device_index(const c10::Device& d) { return std::max<int>(d.index(), 0); }
 
-// What one device's sync is about: pending aliases (by id: one may die while the sync runs) with the values
-// they had, and the fills that are births.
+// What one device's sync is about: pending aliases (by id: one may die while the sync runs) with
+// the values they had, and the fills that are births.
 struct Collected {
   std::vector<uint64_t> ids;
   std::vector<Value> roots;
@@ -63,7 +63,8 @@ exec::SyncRequest request_of(const Collected& c, int device, bool force_data) {
   return r;
 }
 
-// A failed sync leaves the tensors as they were, births included. Ids ascend in the arena and in `born`.
+// A failed sync leaves the tensors as they were, births included. Ids ascend in the arena and in
+// `born`.
 void restore_births(Collected& c) {
   size_t i = 0;
   for_each_alias([&](Alias& a) {
@@ -78,7 +79,8 @@ void settle(const Collected& c, exec::SyncResult& result) {
   size_t i = 0;
   for_each_alias([&](Alias& a) {
     while (i < c.ids.size() && c.ids[i] < a.id) ++i;
-    if (i == c.ids.size() || c.ids[i] != a.id || !(a.value == c.roots[i])) return;  // new, or written meanwhile
+    if (i == c.ids.size() || c.ids[i] != a.id || !(a.value == c.roots[i]))
+      return;  // new, or written meanwhile
     a.data = result.outputs[i];
     old.push_back(std::move(a.value));
     a.value = Value();
@@ -130,23 +132,26 @@ void count_cut(const char* why) {
   probe::say(2, cat("graph cut: ", why, " at ", user_frame()));
 }
 
-// Data of the alias, computed; throws what its program failed with, after giving the alias its pending value
-// back.
-DataPtr await_data(Alias& a, DataPtr data) {
+// Waits for the alias's buffer. False where its program failed and said so before: the alias has
+// its pending value back and the caller computes it anew. The first time, that failure is thrown.
+bool await_data(Alias& a, const DataPtr& data) {
   GilRelease no_gil;
   try {
     data->await();
-    return data;
+    return true;
   } catch (const Error&) {
-    if (auto value = executor().recover(data.get())) {
+    auto lost = executor().recover(data.get());
+    if (!lost) throw;
+    {
       DataPtr old;
       std::lock_guard lock(state_lock());
       if (a.data == data) {
         old = std::move(a.data);
-        a.value = *value;
+        a.value = lost->value;
       }
     }
-    throw;
+    if (!lost->told) throw;
+    return false;
   }
 }
 
@@ -161,13 +166,14 @@ at::Tensor to_host(const DataPtr& data) {
   return t;
 }
 
-// A read computes everything pending, so that a step is one program. Where that fails for a reason that may
-// have nothing to do with this tensor, the tensor is computed by itself.
+// A read computes everything pending, so that a step is one program. Where that fails for a reason
+// that may have nothing to do with this tensor, the tensor is computed by itself.
 void sync_for(Alias& a) {
   try {
     sync_devices(false);
   } catch (const Error& e) {
-    probe::say(0, cat("the graph of all pending tensors failed (", e.message(), "); computing the one that is read"));
+    probe::say(0, cat("the graph of all pending tensors failed (", e.message(),
+                      "); computing the one that is read"));
     GilRelease no_gil;
     sync_device(device_index(a.device), false, a.id);
   }
@@ -181,7 +187,10 @@ at::Tensor root_on_host(Alias& a, const char* why) {
       if (a.host.defined()) return a.host;
       data = a.data;
     }
-    if (data) return to_host(await_data(a, data));
+    if (data) {
+      if (await_data(a, data)) return to_host(data);
+      continue;
+    }
     count_cut(why);
     sync_for(a);
   }

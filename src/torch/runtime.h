@@ -1,5 +1,5 @@
-// Syncs and reads: where pending values become buffers and buffers become numbers. Callers may hold the GIL;
-// it is released around everything that can block. Any thread.
+// Syncs and reads: where pending values become buffers and buffers become numbers. Callers may hold
+// the GIL; it is released around everything that can block. Any thread.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -12,14 +12,15 @@ namespace tp::torch_room {
 
 exec::Executor& executor();
 
-// Computes all pending tensors (the full sync of torch_pjrt.sync()); returns once everything is launched.
+// Computes all pending tensors (the full sync of torch_pjrt.sync()); returns once everything is
+// launched.
 void sync_all();
 // Blocks until the devices are idle.
 void wait_all();
 
-// The tensor's value on the CPU, dense, of its sizes and dtype. It may alias device memory: read it at once
-// and do not write. A pending value is computed first, with all other pending ones: a graph cut, counted
-// with the user's line under `why` ("item", "copy to cpu").
+// The tensor's value on the CPU, dense, of its sizes and dtype. It may alias device memory: read it
+// at once and do not write. A pending value is computed first, with all other pending ones: a graph
+// cut, counted with the user's line under `why` ("item", "copy to cpu").
 at::Tensor read(Impl& t, const char* why);
 
 // The graph that a sync of these tensors would run, without running it.

@@ -95,8 +95,8 @@ Value root_locked(Alias& a) {
 void upload(Alias& a, at::Tensor host) {
   auto owner = std::make_shared<at::Tensor>(host);
   client::check_not_forked();
-  client::DataPtr data =
-      client::client().transfer_to_device({host.const_data_ptr(), a.type, owner}, std::max<int>(a.device.index(), 0));
+  client::DataPtr data = client::client().transfer_to_device({host.const_data_ptr(), a.type, owner},
+                                                             std::max<int>(a.device.index(), 0));
   std::lock_guard lock(state_lock());
   if (!a.host.is_same(host)) return;  // somebody wrote meanwhile
   a.data = std::move(data);
@@ -184,10 +184,11 @@ void Impl::set_alias(AliasPtr alias) {
 void Impl::refresh_whole() {
   const Alias& a = *alias_;
   whole_of_ = nullptr;
-  if (storage_offset() != 0 || sizes() != ref_of(a.type.dims()) || to_dtype(dtype().toScalarType()) != a.type.dtype())
+  if (storage_offset() != 0 || sizes() != ref_of(a.type.dims()) ||
+      to_dtype(dtype().toScalarType()) != a.type.dtype())
     return;
-  bool same = a.strides ? strides() == ref_of(*a.strides)
-                        : row_major(span_of(sizes()), span_of(strides()));
+  bool same =
+      a.strides ? strides() == ref_of(*a.strides) : row_major(span_of(sizes()), span_of(strides()));
   if (same || numel() == 0) whole_of_ = a.type.rep();
 }
 
@@ -195,9 +196,10 @@ const c10::Storage& Impl::storage() const {
   std::lock_guard lock(state_lock());
   Alias& a = *alias_;
   if (!a.storage) {
-    a.storage = c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), a.type.bytes(), c10::DataPtr(nullptr, a.device), nullptr,
-        /*resizable=*/false));
+    a.storage = c10::Storage(
+        c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), a.type.bytes(),
+                                              c10::DataPtr(nullptr, a.device), nullptr,
+                                              /*resizable=*/false));
   }
   return a.storage;
 }
@@ -210,10 +212,12 @@ c10::intrusive_ptr<c10::TensorImpl> Impl::copy_with(Version&& version, bool allo
   return copy;
 }
 
-c10::intrusive_ptr<c10::TensorImpl> Impl::shallow_copy_and_detach(const c10::VariableVersion& v, bool c) const {
+c10::intrusive_ptr<c10::TensorImpl> Impl::shallow_copy_and_detach(const c10::VariableVersion& v,
+                                                                  bool c) const {
   return copy_with(v, c);
 }
-c10::intrusive_ptr<c10::TensorImpl> Impl::shallow_copy_and_detach(c10::VariableVersion&& v, bool c) const {
+c10::intrusive_ptr<c10::TensorImpl> Impl::shallow_copy_and_detach(c10::VariableVersion&& v,
+                                                                  bool c) const {
   return copy_with(std::move(v), c);
 }
 
@@ -226,24 +230,42 @@ void Impl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& from) {
 
 DType to_dtype(at::ScalarType t) {
   switch (t) {
-    case at::kBool: return DType::kPred;
-    case at::kByte: return DType::kU8;
-    case at::kChar: return DType::kS8;
-    case at::kShort: return DType::kS16;
-    case at::kInt: return DType::kS32;
-    case at::kLong: return DType::kS64;
-    case at::kUInt16: return DType::kU16;
-    case at::kUInt32: return DType::kU32;
-    case at::kUInt64: return DType::kU64;
-    case at::kHalf: return DType::kF16;
-    case at::kBFloat16: return DType::kBF16;
-    case at::kFloat: return DType::kF32;
-    case at::kDouble: return DType::kF64;
-    case at::kComplexFloat: return DType::kC64;
-    case at::kComplexDouble: return DType::kC128;
-    case at::kFloat8_e4m3fn: return DType::kF8E4M3FN;
-    case at::kFloat8_e5m2: return DType::kF8E5M2;
-    default: break;
+    case at::kBool:
+      return DType::kPred;
+    case at::kByte:
+      return DType::kU8;
+    case at::kChar:
+      return DType::kS8;
+    case at::kShort:
+      return DType::kS16;
+    case at::kInt:
+      return DType::kS32;
+    case at::kLong:
+      return DType::kS64;
+    case at::kUInt16:
+      return DType::kU16;
+    case at::kUInt32:
+      return DType::kU32;
+    case at::kUInt64:
+      return DType::kU64;
+    case at::kHalf:
+      return DType::kF16;
+    case at::kBFloat16:
+      return DType::kBF16;
+    case at::kFloat:
+      return DType::kF32;
+    case at::kDouble:
+      return DType::kF64;
+    case at::kComplexFloat:
+      return DType::kC64;
+    case at::kComplexDouble:
+      return DType::kC128;
+    case at::kFloat8_e4m3fn:
+      return DType::kF8E4M3FN;
+    case at::kFloat8_e5m2:
+      return DType::kF8E5M2;
+    default:
+      break;
   }
   fail(Code::kType, cat("device xla has no tensors of dtype ", c10::toString(t)),
        "convert it on the CPU first");
@@ -251,8 +273,9 @@ DType to_dtype(at::ScalarType t) {
 
 at::ScalarType to_scalar_type(DType t) {
   static constexpr at::ScalarType kTypes[] = {
-      at::kBool, at::kByte, at::kChar, at::kShort, at::kInt, at::kLong, at::kUInt16, at::kUInt32, at::kUInt64,
-      at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble,
+      at::kBool,          at::kByte,       at::kChar,   at::kShort,        at::kInt,
+      at::kLong,          at::kUInt16,     at::kUInt32, at::kUInt64,       at::kHalf,
+      at::kBFloat16,      at::kFloat,      at::kDouble, at::kComplexFloat, at::kComplexDouble,
       at::kFloat8_e4m3fn, at::kFloat8_e5m2};
   static_assert(std::size(kTypes) == static_cast<size_t>(DType::kCount));
   return kTypes[static_cast<int>(t)];
@@ -266,17 +289,21 @@ Impl* impl_or_null(const at::Tensor& t) {
 Impl& impl_of(const at::Tensor& t) {
   Impl* p = t.defined() ? impl_or_null(t) : nullptr;
   if (!p)
-    fail(Code::kRuntime, cat("expected a tensor of device xla, found ",
-                             t.defined() ? cat("one of device ", t.device().str()) : "an undefined one"));
+    fail(Code::kRuntime,
+         cat("expected a tensor of device xla, found ",
+             t.defined() ? cat("one of device ", t.device().str()) : "an undefined one"));
   return *p;
 }
 
 at::Tensor make_tensor(Value v, std::span<const int64_t> strides, c10::Device device) {
   ir::Type type = v.type();
   bool plain = strides.empty() || row_major(type.dims(), strides);
-  auto alias = c10::make_intrusive<Alias>(std::move(v), plain ? nullptr : std::make_unique<Dims>(strides), device);
-  auto impl = c10::make_intrusive<Impl>(std::move(alias), caffe2::TypeMeta::fromScalarType(to_scalar_type(type.dtype())));
-  // Strides of size-1 dims move no byte, so the alias is row-major; but eager shows them, so the tensor does.
+  auto alias = c10::make_intrusive<Alias>(
+      std::move(v), plain ? nullptr : std::make_unique<Dims>(strides), device);
+  auto impl = c10::make_intrusive<Impl>(
+      std::move(alias), caffe2::TypeMeta::fromScalarType(to_scalar_type(type.dtype())));
+  // Strides of size-1 dims move no byte, so the alias is row-major; but eager shows them, so the
+  // tensor does.
   if (strides.empty())
     impl->set_sizes_contiguous(ref_of(type.dims()));
   else
@@ -293,7 +320,8 @@ void keep_lazy_bits(const Impl& from, Impl& to) {
   if (from.is_neg()) to._set_neg(true);
 }
 
-at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
+at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides,
+                     int64_t offset) {
   return make_view(t, sizes, strides, offset, t.dtype());
 }
 
@@ -344,7 +372,8 @@ Value resolved_value(const at::Tensor& t) { return with_lazy_bits(value_of(impl_
 
 void write(Impl& t, Value v) {
   static const ir::OpKind& kScatter = kind_of_row("torch_pjrt::view_scatter");
-  check(v.type() == type_of(t), cat("a write of ", v.type().text(), " fits the tensor ", type_of(t).text()));
+  check(v.type() == type_of(t),
+        cat("a write of ", v.type().text(), " fits the tensor ", type_of(t).text()));
   Alias& a = *t.alias();
   Old old;
   if (t.whole()) {
@@ -359,7 +388,8 @@ void write(Impl& t, Value v) {
   std::lock_guard lock(state_lock());
   old = replace_locked(a, std::move(made));
   // Reading the same window back gives what was just written, without a gather.
-  a.gathers.emplace_back(hash_bytes(read.attrs.words().data(), read.attrs.words().size_bytes()), std::move(v));
+  a.gathers.emplace_back(hash_bytes(read.attrs.words().data(), read.attrs.words().size_bytes()),
+                         std::move(v));
 }
 
 void write_host(Impl& t, at::Tensor host) {
@@ -369,7 +399,8 @@ void write_host(Impl& t, at::Tensor host) {
     auto owner = std::make_shared<at::Tensor>(host);
     ir::Type type = type_of(t);
     client::check_not_forked();
-    auto data = client::client().transfer_to_device({host.const_data_ptr(), type, owner}, std::max<int>(a.device.index(), 0));
+    auto data = client::client().transfer_to_device({host.const_data_ptr(), type, owner},
+                                                    std::max<int>(a.device.index(), 0));
     return write(t, {ir::Node::make_data(type, std::move(data)), 0});
   }
   Old old;

@@ -1,16 +1,18 @@
-// Tensors of device `xla`. An Impl (the c10::TensorImpl that Python holds) is a window onto an Alias; all
-// tensors that eager would give one storage share one Alias. Sizes, strides and offset stand on the Impl and
-// are exactly eager's; the IR knows values, not strides.
+// Tensors of device `xla`. An Impl (the c10::TensorImpl that Python holds) is a window onto an
+// Alias; all tensors that eager would give one storage share one Alias. Sizes, strides and offset
+// stand on the Impl and are exactly eager's; the IR knows values, not strides.
 //
-// An Alias holds one root value: a dense logical tensor (`type`) laid out in memory with `strides`. It is in
-// exactly one state:
+// An Alias holds one root value: a dense logical tensor (`type`) laid out in memory with `strides`.
+// It is in exactly one state:
 //   device  `data` is a buffer handle        ir    `value` is pending
 //   host    `host` is a CPU tensor, not uploaded yet
-// and a tensor whose window is not the whole alias is in state `view`. Asking an alias in state device for its
-// IR value mints a DeviceData node and keeps the handle: asking twice gives the same node.
+// and a tensor whose window is not the whole alias is in state `view`. Asking an alias in state
+// device for its IR value mints a DeviceData node and keeps the handle: asking twice gives the same
+// node.
 //
-// Threads: every field of an Alias is guarded by state_lock() (held for nanoseconds, never around PyTorch
-// or PJRT calls). Impl fields follow PyTorch's own rule: one thread at a time may change a tensor.
+// Threads: every field of an Alias is guarded by state_lock() (held for nanoseconds, never around
+// PyTorch or PJRT calls). Impl fields follow PyTorch's own rule: one thread at a time may change a
+// tensor.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
@@ -44,22 +46,22 @@ class Alias final : public c10::intrusive_ptr_target {
   Alias(ir::Value value, std::unique_ptr<Dims> strides, c10::Device device);
   ~Alias() override;
 
-  ir::Type type;                            // element type and logical sizes of the root value
-  std::unique_ptr<Dims> strides;            // null: row-major
+  ir::Type type;                  // element type and logical sizes of the root value
+  std::unique_ptr<Dims> strides;  // null: row-major
   c10::Device device;
-  const uint64_t id;                        // creation order; never reused
+  const uint64_t id;  // creation order; never reused
 
-  ir::Value value;                          // pending, or the node minted for `data`
+  ir::Value value;  // pending, or the node minted for `data`
   client::DataPtr data;
   at::Tensor host;
-  ir::NodePtr birth;                        // the fill this alias was born as, until its first sync
-  uint64_t version = 0;                     // bumped by each write
+  ir::NodePtr birth;     // the fill this alias was born as, until its first sync
+  uint64_t version = 0;  // bumped by each write
   // Values gathered through views of the current version, by hash of the view's arguments.
   std::vector<std::pair<Hash128, ir::Value>> gathers;
 
-  c10::Storage storage;                     // made on first request; no data behind it
+  c10::Storage storage;  // made on first request; no data behind it
 
-  Alias *prev = nullptr, *next = nullptr;   // the arena: live aliases in creation order
+  Alias *prev = nullptr, *next = nullptr;  // the arena: live aliases in creation order
 
   bool pending() const { return !data && !host.defined() && value; }
 };
@@ -73,7 +75,7 @@ class Impl final : public c10::TensorImpl {
   void set_alias(AliasPtr alias);
   // Whether the window is the whole alias in its own layout, so that its value is the root value.
   bool whole() const { return whole_of_ == alias_->type.rep(); }
-  void refresh_whole();   // after sizes, strides or offset were set
+  void refresh_whole();  // after sizes, strides or offset were set
   void mark_whole() { whole_of_ = alias_->type.rep(); }
 
   bool has_storage() const override { return false; }
@@ -91,16 +93,18 @@ class Impl final : public c10::TensorImpl {
   const ir::Type::Rep* whole_of_ = nullptr;
 };
 
-ir::DType to_dtype(at::ScalarType t);       // throws TypeError for quantised and other foreign types
+ir::DType to_dtype(at::ScalarType t);  // throws TypeError for quantised and other foreign types
 at::ScalarType to_scalar_type(ir::DType t);
-inline Dims dims_of(at::IntArrayRef v) { return Dims(std::span<const int64_t>(v.data(), v.size())); }
+inline Dims dims_of(at::IntArrayRef v) {
+  return Dims(std::span<const int64_t>(v.data(), v.size()));
+}
 inline std::span<const int64_t> span_of(at::IntArrayRef v) { return {v.data(), v.size()}; }
 inline at::IntArrayRef ref_of(std::span<const int64_t> v) { return {v.data(), v.size()}; }
 
-// The Impl behind t, or null where t is undefined, of another device, or a foreign TensorImpl with the XLA
-// key (FakeTensor's elem): a vtable compare, never a blind cast.
+// The Impl behind t, or null where t is undefined, of another device, or a foreign TensorImpl with
+// the XLA key (FakeTensor's elem): a vtable compare, never a blind cast.
 Impl* impl_or_null(const at::Tensor& t);
-Impl& impl_of(const at::Tensor& t);         // throws where impl_or_null gives null
+Impl& impl_of(const at::Tensor& t);  // throws where impl_or_null gives null
 
 // A new tensor over a new alias that holds `v`. Empty strides: row-major.
 at::Tensor make_tensor(ir::Value v, std::span<const int64_t> strides, c10::Device device);
@@ -113,7 +117,8 @@ at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strid
 
 // The IR value of the tensor's window (GetIrValue). Uploads a host-state alias.
 ir::Value value_of(Impl& t);
-// `v` conjugated and negated where tensor `of` is so lazily: its value seen through the bits, or back.
+// `v` conjugated and negated where tensor `of` is so lazily: its value seen through the bits, or
+// back.
 ir::Value with_lazy_bits(ir::Value v, const at::Tensor& of);
 // value_of with the lazy bits applied.
 ir::Value resolved_value(const at::Tensor& t);
@@ -130,7 +135,7 @@ void write_fill(Impl& t, const ir::Scalar& s);
 const char* state_of(const Impl& t);
 
 ir::Scalar to_scalar(const at::Scalar& s);
-ir::Value cast(ir::Value v, ir::DType to);                     // the value itself where nothing changes
+ir::Value cast(ir::Value v, ir::DType to);  // the value itself where nothing changes
 ir::Value expand(ir::Value v, std::span<const int64_t> sizes);  // likewise
 ir::Value fill_value(const ir::Scalar& s, ir::Type type);
 

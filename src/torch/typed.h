@@ -1,6 +1,6 @@
-// Typed kernels: what a boxed row does, without boxing. Generated from at::_ops::<op>::schema by one template;
-// a hot overload is one line of the list in typed.cpp. The boxed path and this one share Call, so they record
-// the same nodes.
+// Typed kernels: what a boxed row does, without boxing. Generated from at::_ops::<op>::schema by
+// one template; a hot overload is one line of the list in typed.cpp. The boxed path and this one
+// share Call, so they record the same nodes.
 #pragma once
 #include <torch/library.h>
 
@@ -20,7 +20,9 @@ inline void put(Call& c, const ArgInfo& a, bool v) { c.boolean(a, v); }
 inline void put(Call& c, const ArgInfo& a, at::ScalarType t) { c.dtype(a, t); }
 inline void put(Call& c, const ArgInfo& a, std::string_view s) { c.text(a, s); }
 inline void put(Call& c, const ArgInfo& a, at::IntArrayRef v) { c.ints(a, v); }
-inline void put(Call& c, const ArgInfo& a, at::OptionalIntArrayRef v) { v ? c.ints(a, *v) : c.none(a); }
+inline void put(Call& c, const ArgInfo& a, at::OptionalIntArrayRef v) {
+  v ? c.ints(a, *v) : c.none(a);
+}
 template <size_t N>
 void put(Call& c, const ArgInfo& a, const std::array<bool, N>& bits) {
   std::array<int64_t, N> wide;
@@ -37,12 +39,15 @@ template <class R>
 struct Results;
 template <>
 struct Results<at::Tensor> {
-  static at::Tensor make(const Inferred& t, ir::NodePtr n, c10::Device d) { return wrap(t, 0, std::move(n), d); }
+  static at::Tensor make(const Inferred& t, ir::NodePtr n, c10::Device d) {
+    return wrap(t, 0, std::move(n), d);
+  }
 };
 template <class... T>
 struct Results<std::tuple<T...>> {
   template <size_t... I>
-  static std::tuple<T...> each(const Inferred& t, const ir::NodePtr& n, c10::Device d, std::index_sequence<I...>) {
+  static std::tuple<T...> each(const Inferred& t, const ir::NodePtr& n, c10::Device d,
+                               std::index_sequence<I...>) {
     return {wrap(t, I, n, d)...};
   }
   static std::tuple<T...> make(const Inferred& t, ir::NodePtr n, c10::Device d) {
@@ -87,9 +92,12 @@ struct Typed<Op, R(A...)> {
   }
 
  private:
-  static constexpr FormKind kForm = std::is_reference_v<R> ? FormKind::kInplace : FormKind::kFunctional;
+  static constexpr FormKind kForm =
+      std::is_reference_v<R> ? FormKind::kInplace : FormKind::kFunctional;
   static at::Tensor as_tensor(const at::Tensor& t) { return t; }
-  static at::Tensor as_tensor(const std::optional<at::Tensor>& t) { return t.value_or(at::Tensor()); }
+  static at::Tensor as_tensor(const std::optional<at::Tensor>& t) {
+    return t.value_or(at::Tensor());
+  }
   template <class T>
   static at::Tensor as_tensor(const T&) {
     return {};

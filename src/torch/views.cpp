@@ -1,5 +1,6 @@
-// View operators: pure metadata. A view is a new window (sizes, strides, offset) onto the same Alias; no node is
-// recorded until somebody reads it. Checks and their words are eager's (aten/src/ATen/native/TensorShape.cpp).
+// View operators: pure metadata. A view is a new window (sizes, strides, offset) onto the same
+// Alias; no node is recorded until somebody reads it. Checks and their words are eager's
+// (aten/src/ATen/native/TensorShape.cpp).
 #include <ATen/ExpandUtils.h>
 #include <ATen/InferSize.h>
 #include <ATen/TensorUtils.h>
@@ -18,11 +19,12 @@ using at::DimVector;
 using at::IntArrayRef;
 using at::Tensor;
 
-// FakeTensor's elem and other foreign tensors with the XLA key have no Alias: PyTorch's own code serves them.
-#define OURS_OR(t, other)              \
-  Impl* self_ = impl_or_null(t);       \
-  if (!self_) [[unlikely]]             \
-    return other;                      \
+// FakeTensor's elem and other foreign tensors with the XLA key have no Alias: PyTorch's own code
+// serves them.
+#define OURS_OR(t, other)        \
+  Impl* self_ = impl_or_null(t); \
+  if (!self_) [[unlikely]]       \
+    return other;                \
   Impl& self = *self_
 
 Tensor foreign(const Tensor& t) {
@@ -35,25 +37,30 @@ Tensor alias(const Tensor& t) {
   return make_view(self, t.sizes(), t.strides(), t.storage_offset());
 }
 
-Tensor strided(const Tensor& t, IntArrayRef size, IntArrayRef stride, std::optional<int64_t> offset) {
+Tensor strided(const Tensor& t, IntArrayRef size, IntArrayRef stride,
+               std::optional<int64_t> offset) {
   OURS_OR(t, foreign(t));
   TORCH_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape");
   int64_t at = offset.value_or(t.storage_offset());
   int64_t last = at;
   bool empty = false;
   for (size_t i = 0; i < size.size(); ++i) {
-    TORCH_CHECK(stride[i] >= 0, "as_strided: Negative strides are not supported at the moment, got strides: ", stride);
+    TORCH_CHECK(
+        stride[i] >= 0,
+        "as_strided: Negative strides are not supported at the moment, got strides: ", stride);
     empty = empty || size[i] == 0;
     last += (size[i] - 1) * stride[i];
   }
   int64_t have = self.alias()->type.bytes() / static_cast<int64_t>(t.element_size());
-  TORCH_CHECK(empty || (at >= 0 && last < have), "setStorage: sizes ", size, ", strides ", stride, ", storage offset ", at,
-              ", and itemsize ", t.element_size(), " requiring a storage size of ", (last + 1) * static_cast<int64_t>(t.element_size()),
+  TORCH_CHECK(empty || (at >= 0 && last < have), "setStorage: sizes ", size, ", strides ", stride,
+              ", storage offset ", at, ", and itemsize ", t.element_size(),
+              " requiring a storage size of ", (last + 1) * static_cast<int64_t>(t.element_size()),
               " are out of bounds for storage of size ", self.alias()->type.bytes());
   return make_view(self, size, stride, at);
 }
 
-const Tensor& strided_(const Tensor& t, IntArrayRef size, IntArrayRef stride, std::optional<int64_t> offset) {
+const Tensor& strided_(const Tensor& t, IntArrayRef size, IntArrayRef stride,
+                       std::optional<int64_t> offset) {
   Tensor v = strided(t, size, stride, offset);
   Impl& self = impl_of(t);
   self.set_sizes_and_strides(size, stride, v.storage_offset());
@@ -74,7 +81,8 @@ Tensor view(const Tensor& t, IntArrayRef size) {
   }
   auto stride = at::detail::computeStride(t.sizes(), t.strides(), want);
   TORCH_CHECK(stride.has_value(),
-              "view size is not compatible with input tensor's size and stride (at least one dimension spans across two "
+              "view size is not compatible with input tensor's size and stride (at least one "
+              "dimension spans across two "
               "contiguous subspaces). Use .reshape(...) instead.");
   return make_view(self, want, *stride, t.storage_offset());
 }
@@ -86,9 +94,10 @@ Tensor reshape_alias(const Tensor& t, IntArrayRef size, IntArrayRef stride) {
 
 Tensor stretch(const Tensor& t, IntArrayRef size, bool) {
   OURS_OR(t, foreign(t));
-  TORCH_CHECK(size.size() >= static_cast<size_t>(t.dim()), "expand(", t.toString(), "{", t.sizes(), "}, size=", size,
-              "): the number of sizes provided (", size.size(), ") must be greater or equal to the number of dimensions in the tensor (",
-              t.dim(), ")");
+  TORCH_CHECK(size.size() >= static_cast<size_t>(t.dim()), "expand(", t.toString(), "{", t.sizes(),
+              "}, size=", size, "): the number of sizes provided (", size.size(),
+              ") must be greater or equal to the number of dimensions in the tensor (", t.dim(),
+              ")");
   auto g = at::inferExpandGeometry_dimvector(t.sizes(), t.strides(), size);
   return make_view(self, g.sizes, g.strides, t.storage_offset());
 }
@@ -96,7 +105,9 @@ Tensor stretch(const Tensor& t, IntArrayRef size, bool) {
 Tensor permute(const Tensor& t, IntArrayRef dims) {
   OURS_OR(t, foreign(t));
   int64_t n = t.dim();
-  TORCH_CHECK(n == static_cast<int64_t>(dims.size()), "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering of dimensions i.e. input.dim() = ",
+  TORCH_CHECK(n == static_cast<int64_t>(dims.size()),
+              "permute(sparse_coo): number of dimensions in the tensor input does not match the "
+              "length of the desired ordering of dimensions i.e. input.dim() = ",
               n, " is not equal to len(dims) = ", dims.size());
   DimVector sizes(n), strides(n);
   std::vector<bool> seen(n);
@@ -123,11 +134,13 @@ Tensor swap_dims(const Tensor& t, int64_t a, int64_t b) {
 }
 
 Tensor t_(const Tensor& t) {
-  TORCH_CHECK(t.dim() <= 2, "t() expects a tensor with <= 2 dimensions, but self is ", t.dim(), "D");
+  TORCH_CHECK(t.dim() <= 2, "t() expects a tensor with <= 2 dimensions, but self is ", t.dim(),
+              "D");
   return swap_dims(t, 0, t.dim() < 2 ? 0 : 1);
 }
 
-Tensor slice(const Tensor& t, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end, int64_t step) {
+Tensor slice(const Tensor& t, int64_t dim, std::optional<int64_t> start, std::optional<int64_t> end,
+             int64_t step) {
   OURS_OR(t, foreign(t));
   TORCH_CHECK_INDEX(t.dim() != 0, "slice() cannot be applied to a 0-dim tensor.");
   dim = at::maybe_wrap_dim(dim, t.dim());
@@ -148,8 +161,8 @@ Tensor select(const Tensor& t, int64_t dim, int64_t index) {
   TORCH_CHECK_INDEX(t.dim() != 0, "select() cannot be applied to a 0-dim tensor.");
   dim = at::maybe_wrap_dim(dim, t.dim());
   int64_t n = t.size(dim);
-  TORCH_CHECK_INDEX(index >= -n && index < n, "select(): index ", index, " out of range for tensor of size ", t.sizes(),
-                    " at dimension ", dim);
+  TORCH_CHECK_INDEX(index >= -n && index < n, "select(): index ", index,
+                    " out of range for tensor of size ", t.sizes(), " at dimension ", dim);
   if (index < 0) index += n;
   DimVector sizes(t.sizes()), strides(t.strides());
   int64_t offset = t.storage_offset() + index * strides[dim];
@@ -196,7 +209,8 @@ Tensor unfold(const Tensor& t, int64_t dim, int64_t size, int64_t step) {
   OURS_OR(t, foreign(t));
   dim = at::maybe_wrap_dim(dim, t.dim(), /*wrap_scalar=*/true);
   int64_t n = t.dim() == 0 ? 1 : t.size(dim);
-  TORCH_CHECK(size <= n, "maximum size for tensor at dimension ", dim, " is ", n, " but size is ", size);
+  TORCH_CHECK(size <= n, "maximum size for tensor at dimension ", dim, " is ", n, " but size is ",
+              size);
   TORCH_CHECK(step > 0, "step is ", step, " but must be > 0");
   TORCH_CHECK(size >= 0, "size is ", size, " but must be >= 0");
   DimVector sizes(t.sizes()), strides(t.strides());
@@ -215,7 +229,8 @@ Tensor diagonal(const Tensor& t, int64_t offset, int64_t dim1, int64_t dim2) {
   int64_t a = at::maybe_wrap_dim(dim1, t.dim()), b = at::maybe_wrap_dim(dim2, t.dim());
   TORCH_CHECK(a != b, "diagonal dimensions cannot be identical ", dim1, ", ", dim2);
   DimVector sizes(t.sizes()), strides(t.strides());
-  int64_t n = offset >= 0 ? std::min(sizes[a], sizes[b] - offset) : std::min(sizes[a] + offset, sizes[b]);
+  int64_t n =
+      offset >= 0 ? std::min(sizes[a], sizes[b] - offset) : std::min(sizes[a] + offset, sizes[b]);
   n = std::max<int64_t>(n, 0);
   int64_t at = t.storage_offset();
   if (n) at += offset >= 0 ? offset * strides[b] : -offset * strides[a];
@@ -229,23 +244,31 @@ Tensor diagonal(const Tensor& t, int64_t offset, int64_t dim1, int64_t dim2) {
   return make_view(self, sizes, strides, at);
 }
 
-// --- views of another element type: the same memory, counted in other elements -----------------------------
+// --- views of another element type: the same memory, counted in other elements
+// -----------------------------
 
 Tensor view_dtype(const Tensor& t, at::ScalarType dtype) {
   OURS_OR(t, foreign(t));
-  int64_t have = static_cast<int64_t>(t.element_size()), want = static_cast<int64_t>(c10::elementSize(dtype));
-  TORCH_CHECK(!t.is_conj(), "torch.Tensor.view is not supported for conjugate view tensors when converting to a different dtype.");
-  TORCH_CHECK(!t.is_neg(), "torch.Tensor.view is not supported for tensors with negative bit set when converting to a different dtype.");
+  int64_t have = static_cast<int64_t>(t.element_size()),
+          want = static_cast<int64_t>(c10::elementSize(dtype));
+  TORCH_CHECK(!t.is_conj(),
+              "torch.Tensor.view is not supported for conjugate view tensors when converting to a "
+              "different dtype.");
+  TORCH_CHECK(!t.is_neg(),
+              "torch.Tensor.view is not supported for tensors with negative bit set when "
+              "converting to a different dtype.");
   DimVector sizes(t.sizes()), strides(t.strides());
   int64_t offset = t.storage_offset();
   if (have != want) {
-    TORCH_CHECK(t.dim() != 0, "self.dim() cannot be 0 to view ", t.scalar_type(), " as ", dtype, " (different element sizes)");
-    TORCH_CHECK(strides.back() == 1, "self.stride(-1) must be 1 to view ", t.scalar_type(), " as ", dtype,
-                " (different element sizes), but got ", strides.back());
+    TORCH_CHECK(t.dim() != 0, "self.dim() cannot be 0 to view ", t.scalar_type(), " as ", dtype,
+                " (different element sizes)");
+    TORCH_CHECK(strides.back() == 1, "self.stride(-1) must be 1 to view ", t.scalar_type(), " as ",
+                dtype, " (different element sizes), but got ", strides.back());
   }
   auto scale = [&](int64_t v, const char* what) {
-    TORCH_CHECK(v * have % want == 0, "self.", what, " must be divisible by ", want / have, " to view ", t.scalar_type(),
-                " as ", dtype, " (different element sizes), but got ", v);
+    TORCH_CHECK(v * have % want == 0, "self.", what, " must be divisible by ", want / have,
+                " to view ", t.scalar_type(), " as ", dtype, " (different element sizes), but got ",
+                v);
     return v * have / want;
   };
   if (have != want) {
@@ -259,29 +282,37 @@ Tensor view_dtype(const Tensor& t, at::ScalarType dtype) {
 Tensor view_as_real(const Tensor& t) {
   OURS_OR(t, foreign(t));
   TORCH_CHECK(t.is_complex(), "view_as_real is only supported for complex tensors");
-  TORCH_CHECK(!t.is_conj(), "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the conjugate tensor so you can view it as real, use self.resolve_conj(); however, be warned that the resulting tensor will NOT alias the original.");
+  TORCH_CHECK(!t.is_conj(),
+              "view_as_real doesn't work on unresolved conjugated tensors.  To resolve the "
+              "conjugate tensor so you can view it as real, use self.resolve_conj(); however, be "
+              "warned that the resulting tensor will NOT alias the original.");
   DimVector sizes(t.sizes()), strides;
   for (int64_t s : t.strides()) strides.push_back(2 * s);
   sizes.push_back(2);
   strides.push_back(1);
-  return make_view(self, sizes, strides, 2 * t.storage_offset(), caffe2::TypeMeta::fromScalarType(c10::toRealValueType(t.scalar_type())));
+  return make_view(self, sizes, strides, 2 * t.storage_offset(),
+                   caffe2::TypeMeta::fromScalarType(c10::toRealValueType(t.scalar_type())));
 }
 
 Tensor view_as_complex(const Tensor& t) {
   OURS_OR(t, foreign(t));
   at::ScalarType from = t.scalar_type();
   TORCH_CHECK(from == at::kFloat || from == at::kDouble || from == at::kHalf,
-              "view_as_complex is only supported for half, float and double tensors, but got a tensor of scalar type: ", from);
+              "view_as_complex is only supported for half, float and double tensors, but got a "
+              "tensor of scalar type: ",
+              from);
   TORCH_CHECK(t.dim() != 0, "Input tensor must have one or more dimensions");
   TORCH_CHECK(t.size(-1) == 2, "Tensor must have a last dimension of size 2");
   TORCH_CHECK(t.stride(-1) == 1, "Tensor must have a last dimension with stride 1");
   DimVector sizes(t.sizes().slice(0, t.dim() - 1)), strides;
   for (int64_t i = 0; i + 1 < t.dim(); ++i) {
-    TORCH_CHECK(t.stride(i) % 2 == 0, "Tensor must have a stride divisible by 2 for all but last dimension");
+    TORCH_CHECK(t.stride(i) % 2 == 0,
+                "Tensor must have a stride divisible by 2 for all but last dimension");
     strides.push_back(t.stride(i) / 2);
   }
   TORCH_CHECK(t.storage_offset() % 2 == 0, "Tensor must have a storage_offset divisible by 2");
-  return make_view(self, sizes, strides, t.storage_offset() / 2, caffe2::TypeMeta::fromScalarType(c10::toComplexType(from)));
+  return make_view(self, sizes, strides, t.storage_offset() / 2,
+                   caffe2::TypeMeta::fromScalarType(c10::toComplexType(from)));
 }
 
 #undef OURS_OR

@@ -93,13 +93,12 @@ _tool: Tool | None = None
 
 
 def tool_path() -> str | None:
-    """OP_TOOL, else the newest op_tool of the checkout's build folders."""
+    """OP_TOOL, else that of the checkout's fastest build."""
     if "OP_TOOL" in os.environ:
         return os.environ["OP_TOOL"]
-    built = sorted(
-        Path(__file__).parents[2].glob("build/*/op_tool"), key=lambda p: p.stat().st_mtime
-    )
-    return str(built[-1]) if built else None
+    build = Path(__file__).parents[2] / "build"
+    built = [p for b in ("dev", "release", "asan") if (p := build / b / "op_tool").exists()]
+    return str(built[0]) if built else None
 
 
 def tool() -> Tool:

@@ -163,10 +163,11 @@ for _ in range(3):
     last = attempt(lambda: z.tolist())
 print("later", last)
 print("y", attempt(lambda: y.tolist()))
+print("y again", attempt(lambda: y.tolist()))
 """)
     assert "lost a chip" in said
     assert "later [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]" in said
-    assert "y [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]" in said
+    assert "y again [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]" in said
 
 
 def test_in_place_on_a_failed_program_keeps_the_old_value_reachable(run_fake):

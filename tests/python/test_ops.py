@@ -1,6 +1,6 @@
 """PyTorch's own samples (OpInfo) for every op that has a lowering: eager's values, dtypes, strides.
 
-An op whose call runs on the CPU instead (counter `aten::...`) is skipped: it is no lowering of ours.
+An op whose call runs on the CPU instead (counter `aten::...`) is skipped: it is not our lowering.
 All samples and dtypes of an op share one sync, so an op costs two programs.
 """
 
@@ -23,14 +23,19 @@ SAMPLES = 3
 DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.bool]
 NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.int64: "s64", torch.bool: "pred"}
 UNDEFINED = ("empty", "new_empty", "resize")  # ops whose values eager leaves undefined
-LOOSE = {"f32": 2e-4, "bf16": 4e-2}  # sums of many terms in another order
+TIES = ("sort", "argsort", "topk", "kthvalue")  # eager does not say which of equal elements comes
+LOOSE = {"f32": 2e-4, "backward": 2e-4, "bf16": 4e-2}  # sums of many terms in another order
+# Ops whose samples ask for what no device but the CPU has.
+CPU_ONLY = {
+    "as_strided.partial_views": "reads memory around its argument",
+}
 
 
 def full_name(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
 
-OPS = {full_name(op): op for op in op_db if not op.name.startswith(("sparse.", "torch._scaled"))}
+OPS = {full_name(op): op for op in op_db if full_name(op) not in CPU_ONLY}
 
 
 def fallbacks() -> int:
@@ -93,26 +98,39 @@ def samples(op: Any, dtype: torch.dtype, grad: bool) -> Iterator[Any]:
 def cases_of(op: Any, dtype: torch.dtype, grad: bool) -> Iterator[Case]:
     """Cases recorded but not run; stops where the op runs on the CPU."""
     for i, sample in enumerate(samples(op, dtype, grad)):
-        case = Case(f"{'backward' if grad else NAMES[dtype]}")
+        case = Case("backward" if grad else NAMES[dtype])
         before = fallbacks()
         moved = Moved(sample)
         try:
-            torch.manual_seed(1)
             case.eager = [t.detach() for t in run(op, sample, grad)]
         except Exception:
             continue  # eager itself refuses
+        torch.manual_seed(1)
+        state = torch.xla.get_rng_state()
         try:
             case.ours = [t.detach() for t in run(op, moved, grad)]
         except Exception as e:
             case.error = f"sample {i}: {type(e).__name__}: {str(e).splitlines()[0]}"
         if fallbacks() != before:
             return
-        if not grad and i == 0:
-            torch.manual_seed(2)
-            again = list(tensors_in(run(op, sample, grad)))
-            case.random = any(not torch.equal(a, b) for a, b in zip(again, case.eager, strict=True)
-                              if a.dtype != torch.bool and not a.isnan().any())  # fmt: skip
+        if "to be on cpu" in case.error:
+            continue  # PyTorch wants this argument on the CPU
+        case.random = not torch.equal(torch.xla.get_rng_state(), state)
         yield case
+
+
+def difference(a: torch.Tensor, b: torch.Tensor, tol: float) -> str:
+    """What assert_close says, with a tolerance that grows with the tensor's largest number."""
+    scale = 1.0
+    if not b.is_floating_point() and not b.is_complex():
+        tol = 0.0
+    elif (finite := b[b.isfinite()].abs()).numel():
+        scale = max(1.0, finite.max().item())
+    try:
+        torch.testing.assert_close(a, b, rtol=tol, atol=tol * scale, equal_nan=True)
+    except Exception as e:
+        return " ".join(str(e).split())[:300]
+    return ""
 
 
 def compare(case: Case, name: str) -> str:
@@ -130,12 +148,10 @@ def compare(case: Case, name: str) -> str:
             return f"strides {a.stride()}, eager: {b.stride()}"
         if case.random or name.startswith(UNDEFINED):
             continue
-        tol = max(LOOSE.get(case.name, 2e-4), TOLERANCE.get(b.dtype, 0))
-        tol = tol if b.is_floating_point() or b.is_complex() else 0
-        try:
-            torch.testing.assert_close(a.cpu(), b, rtol=tol, atol=tol, equal_nan=True)
-        except Exception as e:
-            return " ".join(str(e).split())[:300]
+        if name in TIES and case.name != "f32" and b.dtype == torch.int64:
+            continue
+        if wrong := difference(a.cpu(), b, max(LOOSE.get(case.name, 0), TOLERANCE.get(b.dtype, 0))):
+            return wrong
     return ""
 
 
