@@ -15,8 +15,11 @@ struct Module {
   int statements = 0;
 };
 
-// `plan` says what each leaf becomes (ir/graph.h). Throws Error{kNotImplemented} for a node without
-// a row.
-Module lower(const ir::Graph& graph, std::string_view name);
+using Target = hlo::Builder::Target;
+
+// The graph says what each leaf becomes (ir/graph.h). `target` picks between forms of equal value
+// that CPUs and accelerators run at different speed. Throws Error{kNotImplemented} for a node
+// without a row.
+Module lower(const ir::Graph& graph, std::string_view name, Target target = Target::kCpu);
 
 }  // namespace tp::lower
