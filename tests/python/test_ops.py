@@ -4,7 +4,6 @@ An op whose call runs on the CPU instead (counter `aten::...`) is skipped: it is
 All samples and dtypes of an op share one sync, so an op costs two programs.
 """
 
-import gc
 import itertools
 import warnings
 from collections.abc import Iterator
@@ -180,7 +179,6 @@ def test_op_agrees_with_eager(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = verdicts(op, kinds)
-    gc.collect()
     if not found:
         pytest.skip("no lowering: runs on the CPU")
     known = {k.split("/")[1]: k for k in gaps.cases("ops") if k.split("/")[0] == name}
