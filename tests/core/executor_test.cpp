@@ -129,10 +129,10 @@ TEST_F(ExecutorTest, BuffersAreHandedOverOnceInFirstUseOrder) {
 TEST_F(ExecutorTest, NumbersTravelInOneVectorADtype) {
   Value x = data();
   sync({mul(mul(mul(x, real(2.5)), integer(7)), mul(real(-1), integer(3)))});
-  const auto& arguments = last("execute").arguments;
-  ASSERT_EQ(arguments.size(), 3u);
-  EXPECT_EQ(arguments[1]->type().text(), "s64[2]");
-  EXPECT_EQ(arguments[2]->type().text(), "f64[2]");
+  const auto& types = last("execute").argument_types;
+  ASSERT_EQ(types.size(), 3u);
+  EXPECT_EQ(types[1].text(), "s64[2]");
+  EXPECT_EQ(types[2].text(), "f64[2]");
 }
 
 TEST_F(ExecutorTest, NumbersChangeWithoutAnotherProgram) {

@@ -47,7 +47,8 @@ class FakeClient final : public client::ComputationClient {
     std::string
         what;  // "compile", "execute", "to_device", "from_device", "serialize", "deserialize"
     std::string module;
-    std::vector<const client::Data*> arguments;
+    std::vector<const client::Data*> arguments;  // identities only: they may be gone by now
+    std::vector<ir::Type> argument_types;
     std::vector<uint8_t> donated;
   };
   std::vector<Call> calls;
@@ -78,7 +79,10 @@ class FakeClient final : public client::ComputationClient {
                                        std::span<const uint8_t> donated, int device) override {
     auto& p = static_cast<const FakeExecutable&>(program);
     Call call{"execute", p.module, {}, {donated.begin(), donated.end()}};
-    for (const auto& a : arguments) call.arguments.push_back(a.get());
+    for (const auto& a : arguments) {
+      call.arguments.push_back(a.get());
+      call.argument_types.push_back(a->type());
+    }
     calls.push_back(std::move(call));
     throw_once(fail_execute);
     for (size_t i = 0; i < donated.size(); ++i)

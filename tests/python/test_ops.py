@@ -18,15 +18,19 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import torch_pjrt
 
-SAMPLES = 3
+SAMPLES = {"f32": 3}  # how many of each kind
+OTHER_SAMPLES = 2
 DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.bool]
 NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.int64: "s64", torch.bool: "pred"}
 UNDEFINED = ("empty", "new_empty", "resize")  # ops whose values eager leaves undefined
 TIES = ("sort", "argsort", "topk", "kthvalue")  # eager does not say which of equal elements comes
 LOOSE = {"f32": 2e-4, "backward": 2e-4, "bf16": 4e-2}  # sums of many terms in another order
+INEXACT = {"logcumsumexp": 5e-3}  # eager's own distance from the float64 result is as large
 # Ops whose samples ask for what no device but the CPU has.
 CPU_ONLY = {
     "as_strided.partial_views": "reads memory around its argument",
+    "sparse.sampled_addmm": "takes sparse tensors",
+    "sparse.mm.reduce": "takes sparse tensors",
 }
 
 
@@ -88,18 +92,21 @@ class Moved:
         self.output_process_fn_grad = s.output_process_fn_grad
 
 
+def kind_of(dtype: torch.dtype, grad: bool) -> str:
+    return "backward" if grad else NAMES[dtype]
+
+
 def samples(op: Any, dtype: torch.dtype, grad: bool) -> Iterator[Any]:
     torch.manual_seed(0)
     made = op.sample_inputs("cpu", dtype, requires_grad=grad)
-    return itertools.islice(made, SAMPLES)
+    return itertools.islice(made, SAMPLES.get(kind_of(dtype, grad), OTHER_SAMPLES))
 
 
 def cases_of(op: Any, dtype: torch.dtype, grad: bool) -> Iterator[Case]:
     """Cases recorded but not run; stops where the op runs on the CPU."""
     for i, sample in enumerate(samples(op, dtype, grad)):
-        case = Case("backward" if grad else NAMES[dtype])
+        case = Case(kind_of(dtype, grad))
         before = fallbacks()
-        moved = Moved(sample)
         try:
             case.eager = [t.detach() for t in run(op, sample, grad)]
         except Exception:
@@ -107,7 +114,7 @@ def cases_of(op: Any, dtype: torch.dtype, grad: bool) -> Iterator[Case]:
         torch.manual_seed(1)
         state = torch.xla.get_rng_state()
         try:
-            case.ours = [t.detach() for t in run(op, moved, grad)]
+            case.ours = [t.detach() for t in run(op, Moved(sample), grad)]
         except Exception as e:
             case.error = f"sample {i}: {type(e).__name__}: {str(e).splitlines()[0]}"
         if fallbacks() != before:
@@ -149,7 +156,8 @@ def compare(case: Case, name: str) -> str:
             continue
         if name in TIES and case.name != "f32" and b.dtype == torch.int64:
             continue
-        if wrong := difference(a.cpu(), b, max(LOOSE.get(case.name, 0), TOLERANCE.get(b.dtype, 0))):
+        tol = max(LOOSE.get(case.name, 0), TOLERANCE.get(b.dtype, 0), INEXACT.get(name, 0))
+        if wrong := difference(a.cpu(), b, tol):
             return wrong
     return ""
 
