@@ -48,8 +48,8 @@ class FakeClient final : public client::ComputationClient {
         what;  // "compile", "execute", "to_device", "from_device", "serialize", "deserialize"
     std::string module;
     std::vector<const client::Data*> arguments;  // identities only: they may be gone by now
-    std::vector<ir::Type> argument_types;
     std::vector<uint8_t> donated;
+    std::vector<ir::Type> argument_types;
   };
   std::vector<Call> calls;
   // Thrown by the next call of that kind, once.
