@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <new>
-#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -117,14 +116,16 @@ void Node::set_sharding(std::string text) {
 }
 
 void Node::destroy(Node* n) {
-  static thread_local std::vector<Node*> doomed;
+  // Doomed nodes wait in a list through their own walk scratch: nothing to allocate, and nothing that
+  // a thread's exit could destroy before the last node goes.
+  static thread_local Node* doomed = nullptr;
   static thread_local bool busy = false;
-  doomed.push_back(n);
+  n->mark = reinterpret_cast<uintptr_t>(doomed);
+  doomed = n;
   if (busy) return;  // the loop below, further up this thread's stack, takes it
   busy = true;
-  while (!doomed.empty()) {
-    Node* d = doomed.back();
-    doomed.pop_back();
+  while (Node* d = doomed) {
+    doomed = reinterpret_cast<Node*>(d->mark);
     for (Value& v : std::span(d->operands_begin(), d->num_operands_)) v.~Value();
     d->~Node();
     std::free(static_cast<void*>(d));
