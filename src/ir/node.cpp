@@ -116,8 +116,8 @@ void Node::set_sharding(std::string text) {
 }
 
 void Node::destroy(Node* n) {
-  // Doomed nodes wait in a list through their own walk scratch: nothing to allocate, and nothing that
-  // a thread's exit could destroy before the last node goes.
+  // Doomed nodes wait in a list through their own walk scratch: nothing to allocate, and nothing
+  // that a thread's exit could destroy before the last node goes.
   static thread_local Node* doomed = nullptr;
   static thread_local bool busy = false;
   n->mark = reinterpret_cast<uintptr_t>(doomed);
