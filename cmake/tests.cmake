@@ -30,3 +30,5 @@ if(TP_BUILD_EXTENSION)  # the dev build wants op_tool and the fake plugin; gtest
   set_target_properties(core_tests PROPERTIES EXCLUDE_FROM_ALL ON)
 endif()
 add_test(NAME core_tests COMMAND core_tests --gtest_brief=1)
+set_tests_properties(core_tests PROPERTIES
+  ENVIRONMENT "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tools/lsan.supp:print_suppressions=0")

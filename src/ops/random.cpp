@@ -312,6 +312,12 @@ void dropout_lower(Lowering& l, std::vector<V>& out) {
   put(l, out, b.mul(wide, b.convert(factor, wide.dtype())));
   out.push_back(keep);
 }
+// grad * mask * scale, and scale is a float: whole gradients come out as the default float.
+void dropout_backward_type(const Args& a, std::vector<Type>& out) {
+  Type grad = a.type("grad_output");
+  bool whole = ir::is_int(grad.dtype()) || grad.dtype() == DType::kPred;
+  out.push_back(whole ? grad.with(DType::kF32) : grad);
+}
 void dropout_backward_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   Type t = compute_type(l);
@@ -424,7 +430,7 @@ Family random() {
       draws("aten::randperm.generator", randperm_type, randperm_lower),
       draws("aten::multinomial", multinomial_type, multinomial_lower),
       {.name = "aten::native_dropout_backward",
-       .type = type_of<"grad_output">,
+       .type = dropout_backward_type,
        .lower = dropout_backward_lower,
        .layout = Layout::kLikeFirst,
        .numbers = "scale"},

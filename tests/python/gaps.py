@@ -22,6 +22,11 @@ def cases(section: str) -> set[str]:
     return set(GAPS.get(section, {}))
 
 
+def listed(section: str) -> set[str]:
+    """The names in the values of a section whose keys are reasons."""
+    return {name for names in GAPS.get(section, {}).values() for name in names.split()}
+
+
 @contextmanager
 def expected(section: str, case: str) -> Iterator[None]:
     """The body must pass, or, where the case is a known gap, must fail."""
