@@ -33,13 +33,13 @@ void constant_pad_type(const Args& a, std::vector<Type>& out) {
          cat("Length of pad should be no more than twice the number of dimensions of the "
              "input. Pad length is ",
              pad.size(), "while the input has ", self.rank(), "dimensions."));
+  // Eager crops by narrow() first, so a crop of more than there is fails in narrow's words.
+  for (size_t i = 0; i < pad.size() / 2; ++i) {
+    int64_t size = self.dims()[self.dims().size() - 1 - i];
+    if (size + std::min<int64_t>(pad[2 * i], 0) + std::min<int64_t>(pad[2 * i + 1], 0) < 0)
+      fail(Code::kRuntime, "narrow(): length must be non-negative.");
+  }
   IntList dims = padded_dims(self.dims(), pad);
-  for (size_t i = 0; i < dims.size(); ++i)
-    if (dims[i] < 0)
-      fail(Code::kRuntime, cat("The input size ", self.dim(i),
-                               ", plus negative padding resulted in a "
-                               "negative output size, which is invalid. Check dimension ",
-                               i, " of your input."));
   out.push_back(self.with(dims));
 }
 void constant_pad_lower(Lowering& l, std::vector<V>& out) {
