@@ -187,8 +187,7 @@ ProgramPtr Executor::program_for(SyncRequest& request, Planned& planned) {
     std::lock_guard lock(ir::graph_lock());
     planned = plan(request);
     if (planned.graph.roots.empty()) return nullptr;
-    if (ProgramPtr hit = cache_.find(planned.key, planned.graph.signature))
-      return cache_.find_or_compile(planned.key, planned.graph.signature, [&] { return hit; });
+    if (ProgramPtr hit = cache_.find(planned.key, planned.graph.signature)) return hit;
     probe::Span span(probe::timer("Lower"));
     module = module_text(planned.graph, planned.key);
     auto record = std::make_shared<GraphRecord>();

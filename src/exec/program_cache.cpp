@@ -9,6 +9,13 @@ Hash128 salted(Hash128 total, const std::vector<uint64_t>& signature) {
   return mix(total, hash_bytes(signature.data(), signature.size() * sizeof(uint64_t)));
 }
 
+void count_hit() {
+  static probe::Counter& hits = probe::counter("CompileCacheHit");
+  static probe::Counter& cached = probe::counter("CachedCompile");
+  hits.add();
+  cached.add();
+}
+
 }  // namespace
 
 ProgramPtr ProgramCache::find_locked(Hash128 total, const std::vector<uint64_t>& signature,
@@ -24,14 +31,14 @@ ProgramPtr ProgramCache::find(const Key& key, const std::vector<uint64_t>& signa
   std::lock_guard lock(mu_);
   bool collides = false;
   ProgramPtr p = find_locked(key.total, signature, &collides);
-  return collides ? find_locked(salted(key.total, signature), signature, &collides) : p;
+  if (collides) p = find_locked(salted(key.total, signature), signature, &collides);
+  if (p) count_hit();
+  return p;
 }
 
 ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint64_t>& signature,
                                          const std::function<ProgramPtr()>& compile) {
-  static probe::Counter& hits = probe::counter("CompileCacheHit");
   static probe::Counter& misses = probe::counter("CompileCacheMiss");
-  static probe::Counter& cached = probe::counter("CachedCompile");
   static probe::Counter& uncached = probe::counter("UncachedCompile");
   Hash128 total = key.total;
   {
@@ -39,8 +46,7 @@ ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint6
     for (;;) {
       bool collides = false;
       if (ProgramPtr p = find_locked(total, signature, &collides)) {
-        hits.add();
-        cached.add();
+        count_hit();
         return p;
       }
       if (collides) {

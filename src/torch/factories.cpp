@@ -234,11 +234,12 @@ Tensor to_copy(const Tensor& t, std::optional<at::ScalarType> dtype,
 // --- storage surgery
 // ----------------------------------------------------------------------------------------
 
-Tensor& set_tensor_at(Tensor& self, const Tensor& source, int64_t offset, IntArrayRef size,
-                      IntArrayRef stride) {
+// Points self at another alias through a new window. Empty strides: row-major.
+Tensor& set_window(Tensor& self, AliasPtr alias, int64_t offset, IntArrayRef size,
+                   IntArrayRef stride) {
   Impl& to = impl_of(self);
-  to.set_alias(impl_of(source).alias());
-  if (stride.empty() && !size.empty()) {
+  to.set_alias(std::move(alias));
+  if (stride.empty()) {
     to.set_sizes_contiguous(size);
     to.set_storage_offset(offset);
   } else {
@@ -246,6 +247,11 @@ Tensor& set_tensor_at(Tensor& self, const Tensor& source, int64_t offset, IntArr
   }
   to.refresh_whole();
   return self;
+}
+
+Tensor& set_tensor_at(Tensor& self, const Tensor& source, int64_t offset, IntArrayRef size,
+                      IntArrayRef stride) {
+  return set_window(self, impl_of(source).alias(), offset, size, stride);
 }
 
 Tensor& set_tensor(Tensor& self, const Tensor& source) {
@@ -276,16 +282,7 @@ Tensor& set_storage_at(Tensor& self, at::Storage source, int64_t offset, IntArra
   TORCH_CHECK(alias.defined(),
               "set_: this storage belongs to no live tensor of device xla. try: set_(tensor) "
               "instead of set_(storage)");
-  Impl& to = impl_of(self);
-  to.set_alias(std::move(alias));
-  if (stride.empty()) {
-    to.set_sizes_contiguous(size);
-    to.set_storage_offset(offset);
-  } else {
-    to.set_sizes_and_strides(size, stride, offset);
-  }
-  to.refresh_whole();
-  return self;
+  return set_window(self, std::move(alias), offset, size, stride);
 }
 
 bool is_set_to(const Tensor& a, const Tensor& b) {

@@ -50,7 +50,7 @@ std::unique_ptr<Dims> like_first(std::span<const int64_t> first, Type first_type
 }
 
 // Exactly row-major, size-1 dims included: then strides say nothing that the type does not.
-bool plain_strides(const Impl& t) {
+bool plain_strides(const c10::TensorImpl& t) {
   if (!t.is_contiguous()) return false;
   int64_t want = 1;
   for (int64_t d = t.dim() - 1; d >= 0; --d) {
@@ -85,8 +85,7 @@ c10::IValue meta_value(const c10::IValue& v) {
 Result result_of(const at::Tensor& t) {
   if (!t.defined()) return {};
   Result r{ir::make_type(to_dtype(t.scalar_type()), span_of(t.sizes())), nullptr};
-  bool plain = t.strides() == at::IntArrayRef(c10::contiguous_strides(t.sizes()));
-  if (!plain && t.is_non_overlapping_and_dense())
+  if (!plain_strides(*t.unsafeGetTensorImpl()) && t.is_non_overlapping_and_dense())
     r.strides = std::make_unique<Dims>(span_of(t.strides()));
   return r;
 }

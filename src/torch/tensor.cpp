@@ -1,5 +1,7 @@
 #include "torch/tensor.h"
 
+#include <c10/util/strides.h>
+
 #include <thread>
 
 #include "base/error.h"
@@ -43,17 +45,6 @@ bool row_major(std::span<const int64_t> dims, std::span<const int64_t> strides) 
   return true;
 }
 
-Dims row_major_strides(std::span<const int64_t> dims) {
-  Dims s;
-  s.resize(dims.size());
-  int64_t step = 1;
-  for (size_t i = dims.size(); i-- > 0;) {
-    s[i] = step;
-    step *= std::max<int64_t>(dims[i], 1);
-  }
-  return s;
-}
-
 // Arguments of the view rows (ops/view.cpp): the alias's layout and the tensor's window.
 struct ViewArgs {
   ir::AttrsBuilder attrs;
@@ -73,7 +64,7 @@ ViewArgs view_args(const Impl& t, bool scatter) {
   if (a.strides)
     v.attrs.ints(kBase, *a.strides);
   else
-    v.attrs.ints(kBase, row_major_strides(a.type.dims()));
+    v.attrs.ints(kBase, span_of(c10::contiguous_strides(ref_of(a.type.dims()))));
   v.attrs.ints(kSize, span_of(t.sizes()));
   v.attrs.ints(kStride, span_of(t.strides()));
   v.attrs.integer(kOffset, t.storage_offset());
