@@ -180,6 +180,7 @@ class Builder {
 
  private:
   struct Text;
+  bool sums_in_double(const V& v, Ints dims) const;
   V fresh(Type t) { return V{next_id_++, t}; }
   void emit(std::span<const V> out, std::string_view name, std::span<const V> in,
             std::string_view attrs, std::string_view regions);

@@ -220,8 +220,24 @@ V Builder::select(V pred, V on_true, V on_false) {
 
 // --- structured ----------------------------------------------------------------------------------
 
+// XLA's CPU backend adds float32 sums one after the other: past 2^24 equal terms the sum stands
+// still, and a batch norm's mean of 32k values is a hundred times further off than eager's cascade.
+// So long ones add up in float64, which costs a conversion inside the loop. Accelerators add in
+// trees, and often have no fast float64.
+bool Builder::sums_in_double(const V& v, Ints dims) const {
+  constexpr int64_t kLongest = 512;
+  if (target_ != Target::kCpu || ir::real_dtype(v.dtype()) != DType::kF32) return false;
+  int64_t n = 1;
+  for (int64_t d : dims) n *= v.dim(static_cast<size_t>(d));
+  return n > kLongest;
+}
+
 V Builder::reduce(V v, Ints dims, Red how) {
   if (dims.empty()) return v;
+  if (how == Red::kSum && sums_in_double(v, dims)) {
+    DType wide = ir::is_complex(v.dtype()) ? DType::kC128 : DType::kF64;
+    return convert(reduce(convert(v, wide), dims, how), v.dtype());
+  }
   V init = red_init(*this, how, v.dtype());
   return reduce_many({&v, 1}, {&init, 1}, dims, red_region(how))[0];
 }
