@@ -1,4 +1,4 @@
-# make demo | test | bench | asan | tsan | format | clean.   Everything lands in .venv and build/.
+# make demo | test | bench | conformance | asan | tsan | format | clean.   Everything lands in .venv and build/.
 # Each step leaves a stamp, so a second run redoes only what changed.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -49,7 +49,7 @@ asan tsan: %: build/%/build.ninja
 	$(BIN)/ctest --test-dir build/$* --output-on-failure
 
 # ---- checks and tests -----------------------------------------------------------------------
-.PHONY: check test pytest demo bench format clean
+.PHONY: check test pytest conformance demo bench format clean
 check: setup
 	$(PY) tools/check_layers.py
 	$(PY) tools/check_size.py
@@ -62,6 +62,10 @@ test: check asan pytest
 
 pytest: build
 	$(PY) -m pytest tests/python
+
+# The whole OpInfo database in every dtype and form; writes docs/op-coverage.md.
+conformance: build
+	$(PY) tests/ops/conformance.py
 
 demo: build
 	$(PY) examples/digits.py

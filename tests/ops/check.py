@@ -1,0 +1,248 @@
+"""Checks one OpInfo in all its forms: the child's half of conformance.py.
+
+All calls of an op are recorded first and share one sync, so an op costs few programs; where that
+sync fails each result is read alone.
+"""
+
+import itertools
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+from eager import TOLERANCE, moved, tensors_in
+from test_ops import (
+    INEXACT,
+    LOOSE,
+    OPS,
+    TIES,
+    UNDEFINED,
+    Moved,
+    difference,
+    on_device,
+)
+
+import torch_pjrt
+
+SHORT = {
+    torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16",
+    torch.complex64: "c64", torch.complex128: "c128", torch.bool: "pred", torch.uint8: "u8",
+    torch.int8: "s8", torch.int16: "s16", torch.int32: "s32", torch.int64: "s64",
+}  # fmt: skip
+ROUGH = {torch.float16: 1e-2, torch.complex64: 2e-4}  # sums of many terms in another order
+
+
+@dataclass
+class Call:
+    """One call on both sides; `ours` are tensors on the device or what was raised."""
+
+    form: str
+    dtype: torch.dtype
+    eager: Any
+    ours: Any
+    random: bool = False
+    cut: bool = False
+    error: bool = False  # the call has to raise
+    notes: list[str] = field(default_factory=list)
+
+
+def raised(f: Callable[[], Any]) -> Any:
+    """What f gives, or the exception it raises."""
+    try:
+        return f()
+    except Exception as e:
+        return e
+
+
+def outputs(op: Any, s: Any) -> list[torch.Tensor]:
+    return list(tensors_in(op(s.input, *s.args, **s.kwargs)))
+
+
+def gradients(op: Any, s: Any) -> list[torch.Tensor]:
+    made = s.output_process_fn_grad(op(s.input, *s.args, **s.kwargs))
+    made = [t for t in tensors_in(made) if t.requires_grad]
+    wanted = [t for t in tensors_in([s.input, s.args, s.kwargs]) if t.requires_grad]
+    if not made or not wanted:
+        return []
+    weights = [
+        torch.linspace(0.5, 1.5, t.numel()).to(t.dtype).view(t.shape).to(t.device) for t in made
+    ]
+    found = torch.autograd.grad(made, wanted, weights, allow_unused=True)
+    return [g for g in found if g is not None]
+
+
+def into(op: Any, s: Any) -> list[torch.Tensor]:
+    """The call with `out=` of the results' own shapes."""
+    plain = op(s.input, *s.args, **s.kwargs)
+    blank = [torch.empty_like(t) for t in tensors_in(plain)]
+    target = blank[0] if isinstance(plain, torch.Tensor) else tuple(blank)
+    op(s.input, *s.args, **s.kwargs, out=target)
+    return blank
+
+
+def in_place(op: Any, s: Any) -> list[torch.Tensor]:
+    x = s.input.clone()
+    return [op.inplace_variant(x, *s.args, **s.kwargs), x]
+
+
+def forms_of(op: Any, dtype: torch.dtype) -> Iterator[tuple[str, Callable[[Any, Any], Any]]]:
+    yield "call", outputs
+    if dtype in (torch.float32, torch.int64, torch.complex64):
+        yield "strided", outputs
+        if op.supports_out:
+            yield "out", into
+        if op.inplace_variant is not None:
+            yield "inplace", in_place
+    if op.supports_autograd and dtype in (torch.float32, torch.complex64):
+        yield "backward", gradients
+
+
+def fallbacks() -> int:
+    return sum(n for k, n in torch_pjrt.metrics.counters().items() if k.startswith("aten::"))
+
+
+def host_ops() -> int:
+    return sum(n for k, n in torch_pjrt.metrics.counters().items() if k.startswith("hostop::"))
+
+
+def strided_on_device(tree: Any) -> Any:
+    """As `on_device`, with the strides of tensors that have gaps too."""
+    if isinstance(tree, torch.Tensor):
+        return moved(tree)
+    if isinstance(tree, dict):
+        return {k: strided_on_device(v) for k, v in tree.items()}
+    if isinstance(tree, list | tuple) and not isinstance(tree, torch.Size):
+        return type(tree)(strided_on_device(v) for v in tree)
+    return on_device(tree)
+
+
+class Strided(Moved):
+    """A sample on the device, with gaps in its tensors."""
+
+    def __init__(self, s: Any) -> None:
+        super().__init__(s)
+        self.input, self.args, self.kwargs = strided_on_device([s.input, s.args, s.kwargs])
+
+
+def both(form: str, dtype: torch.dtype, run: Any, op: Any, s: Any) -> Call | None:
+    if form == "strided":
+        s = s.noncontiguous()
+    eager = raised(lambda: run(op, s))
+    if isinstance(eager, Exception):
+        return None  # the form does not fit this sample
+    torch.manual_seed(1)
+    state, before = torch.xla.get_rng_state(), fallbacks()
+    ours = raised(lambda: run(op, (Strided if form == "strided" else Moved)(s)))
+    if isinstance(ours, Exception) and "to be on cpu" in str(ours):
+        return None  # PyTorch wants this argument on the CPU
+    return Call(form, dtype, eager, ours, not torch.equal(torch.xla.get_rng_state(), state),
+                fallbacks() != before)  # fmt: skip
+
+
+def calls_of(op: Any, count: int) -> Iterator[Call]:
+    for dtype in SHORT:
+        if dtype not in op.supported_dtypes("cpu"):
+            continue
+        for form, run in forms_of(op, dtype):
+            torch.manual_seed(0)
+            try:
+                made = op.sample_inputs("cpu", dtype, requires_grad=form == "backward")
+                made = list(itertools.islice(made, count))
+            except Exception:
+                continue  # no samples of this dtype
+            for s in made:
+                if call := both(form, dtype, run, op, s):
+                    yield call
+    yield from error_calls(op)
+
+
+def error_calls(op: Any) -> Iterator[Call]:
+    if op.error_inputs_func is None:
+        return
+    for bad in op.error_inputs(torch.device("cpu")):
+        s = bad.sample_input
+        if any(t.device.type != "cpu" for t in tensors_in([s.input, s.args, s.kwargs])):
+            continue  # tensors of other devices stay what they are
+        eager = raised(lambda s=s: outputs(op, s))
+        if not isinstance(eager, Exception):
+            continue
+        ours = raised(lambda s=s: [t.cpu() for t in outputs(op, Moved(s))])
+        yield Call("errors", torch.float32, eager, ours, error=True)
+
+
+def wrong(c: Call, op: Any) -> str:
+    if c.error:
+        if type(c.ours) is type(c.eager):
+            return ""
+        got = c.ours if isinstance(c.ours, Exception) else "no error"
+        ours, eager = (f"{type(e).__name__} ({str(e)[:80]})" for e in (got, c.eager))
+        return f"{ours}, eager: {eager}"
+    if isinstance(c.ours, Exception):
+        return f"{type(c.ours).__name__}: {str(c.ours).splitlines()[0] if str(c.ours) else ''}"
+    if len(c.ours) != len(c.eager):
+        return f"{len(c.ours)} results, eager has {len(c.eager)}"
+    for a, b in zip(c.ours, c.eager, strict=True):
+        if w := differs(a.detach(), b.detach(), c, op):
+            return w
+    return ""
+
+
+def differs(a: torch.Tensor, b: torch.Tensor, c: Call, op: Any) -> str:
+    if (a.dtype, a.shape) != (b.dtype, b.shape):
+        return f"{a.dtype} {list(a.shape)}, eager: {b.dtype} {list(b.shape)}"
+    if a.device.type != "xla":
+        return f"result on {a.device}"
+    if c.form in ("call", "strided") and a.stride() != b.stride() and a.numel() > 1:
+        return f"strides {a.stride()}, eager: {b.stride()}"
+    if c.random or op.name.startswith(UNDEFINED) or (op.name in TIES and b.dtype == torch.int64):
+        return ""
+    kind = "backward" if c.form == "backward" else SHORT[c.dtype]
+    tol = max(
+        LOOSE.get(kind, 0),
+        TOLERANCE.get(b.real.dtype if b.is_complex() else b.dtype, 0),
+        ROUGH.get(b.dtype, 0),
+        INEXACT.get(f"{op.name}/{kind}", 0),
+    )
+    got = raised(lambda: a.cpu())
+    if isinstance(got, Exception):
+        return f"{type(got).__name__}: {str(got).splitlines()[0]}"
+    return difference(got, b, tol)
+
+
+def check(name: str, count: int) -> dict[str, Any]:
+    """{"how", "dtypes", "forms": {form: [right, tried]}, "wrong": {"form dtype": why}}"""
+    op, hosts = OPS[name], host_ops()
+    calls = list(calls_of(op, count))
+    raised(torch_pjrt.sync)
+    forms: dict[str, list[int]] = {}
+    bad: dict[str, str] = {}
+    for c in calls:
+        why = wrong(c, op)
+        right, tried = forms.get(c.form, [0, 0])
+        forms[c.form] = [right + (not why), tried + 1]
+        if why:
+            bad.setdefault(f"{c.form} {SHORT[c.dtype]}", why[:400])
+    cut = any(c.cut for c in calls)
+    how = "cut" if cut else "host" if host_ops() != hosts else "native"
+    return {"how": how if calls else "none", "dtypes": len({c.dtype for c in calls}),
+            "forms": forms, "wrong": bad}  # fmt: skip
+
+
+def serve(count: int) -> None:
+    """Answers each op's name on standard input with a line of JSON on standard output."""
+    warnings.simplefilter("ignore")
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what ops print must not mix with the answers
+    assert len(op_db)
+    print(json.dumps({"ready": list(OPS)}), file=answers, flush=True)
+    for line in sys.stdin:
+        found = check(line.strip(), count)
+        print(json.dumps(found), file=answers, flush=True)
