@@ -2,7 +2,7 @@
 # Adding a file: add its line to its room's list.
 set(TP_BASE src/base/error.cpp src/base/flags.cpp src/base/hash.cpp)
 set(TP_PROBE src/probe/probe.cpp)
-set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/node.cpp src/ir/type.cpp)
+set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp src/ir/type.cpp)
 set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp)
 set(TP_SHARD)
 set(TP_OPS
@@ -85,6 +85,7 @@ set(TP_TORCH
     src/torch/backend.cpp
     src/torch/errors.cpp
     src/torch/factories.cpp
+    src/torch/frames.cpp
     src/torch/meta_rows_0.cpp
     src/torch/meta_rows_1.cpp
     src/torch/meta_rows_2.cpp

@@ -19,6 +19,8 @@ from . import _C, flags, graph, metrics, plugins, runtime  # noqa: E402
 from ._build_info import VERSION as __version__  # noqa: E402, N811
 from ._device_module import manual_seed  # noqa: E402
 from ._patches import install as _install  # noqa: E402
+from ._scope import ModuleScopes as _ModuleScopes  # noqa: E402
+from ._scope import scope  # noqa: E402
 
 __all__ = [
     "__version__",
@@ -28,8 +30,10 @@ __all__ = [
     "graph",
     "manual_seed",
     "metrics",
+    "module_scopes",
     "plugins",
     "runtime",
+    "scope",
     "state",
     "sync",
     "wait",
@@ -64,5 +68,6 @@ def state(t: torch.Tensor) -> str:
     return _C.state(t)
 
 
+module_scopes = _ModuleScopes()
 plugins.register()
 _install()

@@ -35,6 +35,10 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
      "programs that may be in flight before a sync waits for the oldest"},
     {Flag::kSlowCompile, "TORCH_PJRT_SLOW_COMPILE_MS", FlagType::kInt, "2000", InKey::kNo,
      "a compile that takes longer says what it is doing"},
+    {Flag::kFrames, "TORCH_PJRT_FRAMES", FlagType::kBool, "1", InKey::kNo,
+     "0: recorded ops do not keep the user's line"},
+    {Flag::kCutWarning, "TORCH_PJRT_CUT_WARNING", FlagType::kInt, "20", InKey::kNo,
+     "warns once a line that has cut the graph this often; 0: never"},
 }};
 
 struct Values {

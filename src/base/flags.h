@@ -23,6 +23,8 @@ enum class Flag : unsigned char {
   kDebug,                 // TORCH_PJRT_DEBUG
   kInFlight,              // TORCH_PJRT_IN_FLIGHT
   kSlowCompile,           // TORCH_PJRT_SLOW_COMPILE_MS
+  kFrames,                // TORCH_PJRT_FRAMES
+  kCutWarning,            // TORCH_PJRT_CUT_WARNING
   kCount
 };
 

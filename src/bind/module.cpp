@@ -14,6 +14,8 @@
 #include "gen/build_info.h"
 #include "pjrt/compile_options.h"
 #include "probe/probe.h"
+#include "torch/errors.h"
+#include "torch/frames.h"
 #include "torch/kernels.h"
 #include "torch/random.h"
 #include "torch/runtime.h"
@@ -101,6 +103,12 @@ py::list flags() {
   return out;
 }
 
+std::string push_scope(const std::string& name) {
+  std::string before = exchange_scope({});
+  exchange_scope(before.empty() ? name : before + "/" + name);
+  return before;
+}
+
 template <class T>
 void take(const py::dict& d, const char* name, T& field) {
   if (d.contains(name)) field = d[name].cast<T>();
@@ -176,6 +184,12 @@ PYBIND11_MODULE(_C, m) {
         [] { return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator())); });
   m.def("encode_compile_options", &encode_compile_options);
   m.def("set_log", &bind::set_log);
+  m.def("push_scope", &push_scope);
+  m.def("set_scope", [](std::string scope) { exchange_scope(std::move(scope)); });
+  m.def("user_frame", &tp::torch_room::user_frame);
+  m.def("frames_on", &frames_on);
+  m.def("set_frames_on", &set_frames_on);
+  m.def("skip_frames_of", &add_library_directory);
   m.def("table_errors", &table_errors);
   m.def("live_aliases", &live_aliases);
   m.def("programs_cached", [] { return executor().cache().size(); });

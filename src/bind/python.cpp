@@ -1,7 +1,6 @@
 #include "bind/python.h"
 
 #include <c10/util/Exception.h>
-#include <frameobject.h>
 
 #include <string>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include "base/text.h"
 #include "probe/probe.h"
 #include "torch/errors.h"
+#include "torch/frames.h"
 #include "torch/runtime.h"
 
 namespace py = pybind11;
@@ -19,44 +19,9 @@ namespace {
 
 PyObject* g_log = nullptr;  // owned for the process
 
-// Frames of PyTorch's and our own Python are not the user's: files below the two packages'
-// directories.
-std::string g_packages[2];
-
-bool is_library(const std::string& file) {
-  for (const std::string& dir : g_packages)
-    if (!dir.empty() && file.starts_with(dir)) return true;
-  return file.starts_with("<frozen");
-}
-
 std::string directory_of(const char* module) {
   std::string file = py::str(py::module_::import(module).attr("__file__"));
   return file.substr(0, file.rfind('/') + 1);
-}
-
-std::string frame_text(PyFrameObject* f) {
-  auto code = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(f)));
-  std::string file = py::str(code.attr("co_filename"));
-  if (is_library(file)) return {};
-  std::string name = py::str(code.attr("co_name"));
-  std::string base = file.substr(file.rfind('/') + 1);
-  return cat(base, ":", PyFrame_GetLineNumber(f), name == "<module>" ? "" : cat(" in ", name));
-}
-
-// The innermost frame of the calling thread that is the user's.
-std::string user_frame() {
-  if (!Py_IsInitialized()) return {};
-  py::gil_scoped_acquire gil;
-  PyFrameObject* f = PyThreadState_GetFrame(PyThreadState_Get());
-  std::string text;
-  while (f && text.empty()) {
-    text = frame_text(f);
-    PyFrameObject* back = PyFrame_GetBack(f);
-    Py_DECREF(f);
-    f = back;
-  }
-  Py_XDECREF(f);
-  return text;
 }
 
 void* release_gil() {
@@ -115,9 +80,8 @@ void translate(std::exception_ptr p) {
 }  // namespace
 
 void install_python_hooks(const std::string& package_directory) {
-  g_packages[0] = directory_of("torch");
-  g_packages[1] = package_directory;
-  torch_room::set_user_frame_provider(&user_frame);
+  torch_room::add_library_directory(directory_of("torch"));
+  torch_room::add_library_directory(package_directory);
   torch_room::GilRelease::set_provider(&release_gil, &acquire_gil);
 }
 

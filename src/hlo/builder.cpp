@@ -170,7 +170,10 @@ void Builder::emit(std::span<const V> out, std::string_view name, std::span<cons
   ++statements_;
 }
 
-void Builder::set_location(std::string name) { location_ = name.empty() ? name : quoted(name); }
+void Builder::set_location(std::string_view name, std::string_view file, int line) {
+  location_ = name.empty() ? std::string() : quoted(name);
+  if (!file.empty()) location_ += cat("(", quoted(file), ":", line, ":0)");
+}
 
 V Builder::op(std::string_view name, std::span<const V> in, Type out, std::string_view attrs) {
   V v = fresh(out);

@@ -170,8 +170,9 @@ class Builder {
 
   // --- finish
   // ---------------------------------------------------------------------------------------------
-  // Source location of the statements that follow: loc("name"); empty: none.
-  void set_location(std::string name);
+  // Source location of the statements that follow: loc("name"), or loc("name"("file":line:0)) where
+  // a file is given; an empty name: none.
+  void set_location(std::string_view name, std::string_view file = {}, int line = 0);
   // The whole module with `@main`. `param_attrs[i]`, where given, stands behind parameter i's type
   // in braces.
   std::string finish(std::string_view module_name, std::span<const V> results,

@@ -15,6 +15,7 @@
 
 #include "base/hash.h"
 #include "ir/attrs.h"
+#include "ir/location.h"
 #include "ir/type.h"
 
 namespace tp::ir {
@@ -113,6 +114,9 @@ class Node {
   const std::shared_ptr<Leaf>& payload() const { return payload_; }
   const Scalar& scalar() const { return scalar_; }
   uint64_t sequence() const { return sequence_; }  // creation order in the process
+  // The user's line, for people: no part of any hash. Set right after birth, or never.
+  LocationId location() const { return location_; }
+  void set_location(LocationId id) { location_ = id; }
 
   const std::shared_ptr<const std::string>& sharding() const { return sharding_; }
   void set_sharding(std::string text);
@@ -133,6 +137,7 @@ class Node {
   std::atomic<uint32_t> refs_{1};
   uint16_t num_operands_ = 0, num_outputs_ = 0;
   uint32_t num_words_ = 0;
+  LocationId location_ = 0;
   const OpKind* kind_ = nullptr;
   Hash128 node_hash_, dag_hash_;
   uint64_t sequence_ = 0;

@@ -67,7 +67,9 @@ class Walk {
     const ops::Row* row = ops::row_of(n.kind());
     if (!row || !row->lower)
       fail(Code::kNotImplemented, cat(n.kind().name, " has no lowering to StableHLO"));
-    b_.set_location(n.kind().name);
+    const ir::Location& where = ir::location_of(n.location());
+    b_.set_location(where.scope.empty() ? n.kind().name : cat(where.scope, "/", n.kind().name),
+                    where.file, where.line);
     std::vector<V> in;
     std::vector<Type> types;
     for (const ir::Value& v : n.operands()) {

@@ -1,17 +1,10 @@
 #include "torch/errors.h"
 
-#include <atomic>
+#include "torch/frames.h"
 
 namespace tp::torch_room {
-namespace {
-std::atomic<std::string (*)()> g_provider{nullptr};
-}
 
-std::string user_frame() {
-  auto* f = g_provider.load();
-  return f ? f() : std::string();
-}
-void set_user_frame_provider(std::string (*provider)()) { g_provider = provider; }
+std::string user_frame() { return ir::line_and_function(user_line()); }
 
 void rethrow(const Error& e, const std::string& context) {
   std::string text = e.what();

@@ -9,10 +9,9 @@
 
 namespace tp::torch_room {
 
-// The user's Python line of the calling thread ("train.py:41 in step"), empty where there is none
-// (autograd's threads). Set by src/bind; the GIL is taken inside.
+// The user's Python line of the calling thread ("train.py:41 in step"; for a backward op that of
+// its forward op), empty where there is none.
 std::string user_frame();
-void set_user_frame_provider(std::string (*provider)());
 
 // Throws the c10 exception whose Python type matches e.code().
 [[noreturn]] void rethrow(const Error& e, const std::string& context);

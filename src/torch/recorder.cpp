@@ -12,6 +12,7 @@
 #include "base/lru.h"
 #include "base/text.h"
 #include "torch/errors.h"
+#include "torch/frames.h"
 #include "torch/random.h"
 
 namespace tp::torch_room {
@@ -297,8 +298,10 @@ const Inferred& Call::miss(FormKind form, Stack& stack) {
 
 ir::NodePtr Call::node(const Inferred& types) {
   if (device_.index() < 0) device_ = c10::Device(c10::kXLA, 0);
-  return ir::Node::make(*op_.kind, {operands_.data(), operands_.size()}, types.types,
-                        attrs_.words());
+  ir::NodePtr made =
+      ir::Node::make(*op_.kind, {operands_.data(), operands_.size()}, types.types, attrs_.words());
+  made->set_location(here());
+  return made;
 }
 
 std::string Call::describe() const {

@@ -9,6 +9,7 @@
 #include "client/registry.h"
 #include "ops/row.h"
 #include "torch/errors.h"
+#include "torch/frames.h"
 
 namespace tp::torch_room {
 
@@ -74,12 +75,17 @@ ViewArgs view_args(const Impl& t, bool scatter) {
 
 Value make_one(const ir::OpKind& kind, std::span<const Value> operands, ir::Type type,
                const ir::AttrsBuilder& attrs) {
-  return {ir::Node::make(kind, operands, std::span(&type, 1), attrs.words()), 0};
+  ir::NodePtr made = ir::Node::make(kind, operands, std::span(&type, 1), attrs.words());
+  made->set_location(here());
+  return {std::move(made), 0};
 }
 
 // Under state_lock(). Null where the alias is in state host.
 Value root_locked(Alias& a) {
-  if (!a.value && a.data) a.value = {ir::Node::make_data(a.type, a.data), 0};
+  if (!a.value && a.data) {
+    a.value = {ir::Node::make_data(a.type, a.data), 0};
+    a.value.node->set_location(a.made_at);
+  }
   return a.value;
 }
 
@@ -138,7 +144,12 @@ SpinLock& state_lock() {
 }
 
 Alias::Alias(Value v, std::unique_ptr<Dims> s, c10::Device d)
-    : type(v.type()), strides(std::move(s)), device(d), id(next_id()), value(std::move(v)) {
+    : type(v.type()),
+      strides(std::move(s)),
+      device(d),
+      id(next_id()),
+      made_at(v.node->location()),
+      value(std::move(v)) {
   std::lock_guard lock(state_lock());
   prev = g_arena.last;
   (prev ? prev->next : g_arena.first) = this;
@@ -466,6 +477,10 @@ Value expand(Value v, std::span<const int64_t> sizes) {
   return make_one(kExpand, std::span(&v, 1), v.type().with(sizes), attrs);
 }
 
-Value fill_value(const ir::Scalar& s, ir::Type type) { return {ir::Node::make_fill(type, s), 0}; }
+Value fill_value(const ir::Scalar& s, ir::Type type) {
+  ir::NodePtr made = ir::Node::make_fill(type, s);
+  made->set_location(here());
+  return {std::move(made), 0};
+}
 
 }  // namespace tp::torch_room

@@ -49,7 +49,8 @@ class Alias final : public c10::intrusive_ptr_target {
   ir::Type type;                  // element type and logical sizes of the root value
   std::unique_ptr<Dims> strides;  // null: row-major
   c10::Device device;
-  const uint64_t id;  // creation order; never reused
+  const uint64_t id;             // creation order; never reused
+  const ir::LocationId made_at;  // the user's line, for messages
 
   ir::Value value;  // pending, or the node minted for `data`
   client::DataPtr data;

@@ -1,0 +1,240 @@
+#include "torch/frames.h"
+
+#include <ATen/SequenceNumber.h>
+#include <Python.h>
+#include <torch/csrc/autograd/node.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/flags.h"
+
+namespace tp::torch_room {
+namespace {
+
+using ir::LocationId;
+
+// CPython 3.11's _PyInterpreterFrame, which its public headers leave opaque. check_layout()
+// compares it with the public API once; where they disagree (another Python), frames are read the
+// public way.
+struct Frame {
+  PyObject *func, *globals, *builtins, *locals;
+  PyCodeObject* code;
+  PyObject* object;
+  Frame* previous;
+  const char* instruction;
+};
+constexpr bool kKnownLayout = PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000;
+
+enum class Kind : uint8_t { kUser, kLibrary };
+
+// What the process knows of code objects and lines. It owns a reference to every code object in it,
+// so that no address means two things.
+struct Known {
+  std::mutex mu;
+  std::vector<std::string> libraries;
+  std::unordered_map<PyCodeObject*, Kind> kinds;
+};
+Known& known() {
+  static auto* k = new Known;
+  return *k;
+}
+
+// The forward lines of the last autograd nodes, by sequence number.
+struct Forward {
+  std::atomic<uint64_t> sequence{0};
+  std::atomic<LocationId> at{0};
+};
+std::array<Forward, 1u << 14> g_forward;
+
+struct CodeSlot {
+  PyCodeObject* code = nullptr;
+  Kind kind = Kind::kUser;
+};
+struct LineSlot {
+  const char* instruction = nullptr;
+  uint32_t scope = 0;
+  LocationId id = 0;
+};
+struct Thread {
+  std::array<CodeSlot, 512> codes;
+  std::array<LineSlot, 1024> lines;
+  std::string scope;
+  uint32_t scope_id = 0;  // counts changes of `scope` to a new text
+  uint64_t sequence = 0;
+  LocationId last = 0;
+};
+thread_local Thread t_thread;
+
+std::atomic<bool> g_on{true};
+std::atomic<bool> g_layout{false};
+
+size_t slot_of(const void* p, size_t size) {
+  auto x = reinterpret_cast<uintptr_t>(p);
+  return (x >> 4 ^ x >> 13) & (size - 1);
+}
+
+class Gil {
+ public:
+  Gil() : state_(PyGILState_Ensure()) {}
+  ~Gil() { PyGILState_Release(state_); }
+  Gil(const Gil&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+};
+
+std::string utf8(PyObject* text) {
+  const char* s = text ? PyUnicode_AsUTF8(text) : nullptr;
+  if (!s) PyErr_Clear();
+  return s ? s : "";
+}
+
+bool is_library(const std::string& file) {
+  for (const std::string& dir : known().libraries)
+    if (file.starts_with(dir)) return true;
+  return file.starts_with("<frozen");
+}
+
+[[gnu::noinline]] Kind classify(PyCodeObject* code) {
+  Gil gil;  // before the lock: nobody who has it waits for the GIL
+  std::lock_guard lock(known().mu);
+  auto [it, fresh] = known().kinds.emplace(code, Kind::kUser);
+  if (fresh) {
+    Py_INCREF(code);
+    if (is_library(utf8(code->co_filename))) it->second = Kind::kLibrary;
+  }
+  return it->second;
+}
+
+Kind kind_of(Thread& t, PyCodeObject* code) {
+  CodeSlot& slot = t.codes[slot_of(code, t.codes.size())];
+  if (slot.code != code) [[unlikely]]
+    slot = {code, classify(code)};
+  return slot.kind;
+}
+
+ir::Location name(PyCodeObject* code, int byte_offset, const std::string& scope) {
+  ir::Location l{utf8(code->co_filename), PyCode_Addr2Line(code, byte_offset), utf8(code->co_name),
+                 scope};
+  if (l.function == "<module>") l.function.clear();
+  return l;
+}
+
+[[gnu::noinline]] LocationId name_line(Thread& t, const Frame& f) {
+  Gil gil;
+  const char* begin = f.code->co_code_adaptive;
+  return ir::intern(name(f.code, static_cast<int>(f.instruction - begin), t.scope));
+}
+
+LocationId line_of(Thread& t, const Frame& f) {
+  LineSlot& slot = t.lines[slot_of(f.instruction, t.lines.size())];
+  if (slot.instruction != f.instruction || slot.scope != t.scope_id) [[unlikely]]
+    slot = {f.instruction, t.scope_id, name_line(t, f)};
+  return slot.id;
+}
+
+// The public way, for other Pythons: slower, and it takes the GIL.
+LocationId walk_objects(Thread& t) {
+  Gil gil;
+  LocationId id = 0;
+  PyFrameObject* f = PyThreadState_GetFrame(PyThreadState_Get());
+  while (f) {
+    PyCodeObject* code = PyFrame_GetCode(f);
+    if (kind_of(t, code) == Kind::kUser) id = ir::intern(name(code, PyFrame_GetLasti(f), t.scope));
+    Py_DECREF(code);
+    PyFrameObject* back = id ? nullptr : PyFrame_GetBack(f);
+    Py_DECREF(f);
+    f = back;
+  }
+  return id;
+}
+
+LocationId walk(Thread& t) {
+  PyThreadState* state = PyGILState_GetThisThreadState();
+  if (!state) return 0;
+  if (!g_layout.load(std::memory_order_relaxed)) return walk_objects(t);
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
+  auto* f = reinterpret_cast<const Frame*>(state->cframe->current_frame);
+  for (; f; f = f->previous)
+    if (kind_of(t, f->code) == Kind::kUser) return line_of(t, *f);
+#endif
+  return 0;
+}
+
+LocationId from_autograd(Thread& t) {
+  if (auto node = torch::autograd::get_current_node()) {
+    uint64_t sequence = node->sequence_nr();
+    Forward& f = g_forward[sequence % g_forward.size()];
+    LocationId at = f.at.load(std::memory_order_relaxed);
+    if (at && f.sequence.load(std::memory_order_relaxed) == sequence) t.last = at | ir::kBackward;
+  }
+  return t.last;  // a gradient's accumulation has no number: the line before it
+}
+
+// Called with each forward op, so that its backward can be asked for it.
+void remember(Thread& t, LocationId id) {
+  uint64_t next = at::sequence_number::peek();
+  if (next == t.sequence) return;
+  t.sequence = next;
+  Forward& f = g_forward[(next - 1) % g_forward.size()];
+  f.sequence.store(next - 1, std::memory_order_relaxed);
+  f.at.store(id, std::memory_order_relaxed);
+}
+
+LocationId look() {
+  if (!Py_IsInitialized()) return 0;
+  Thread& t = t_thread;
+  LocationId id = walk(t);
+  if (!id) return from_autograd(t);
+  remember(t, id);
+  return id;
+}
+
+// Whether Frame is how this interpreter lays its frames out: compared with what the public API says
+// of the calling thread, which has a frame.
+bool check_layout() {
+  if constexpr (!kKnownLayout) return false;
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
+  PyThreadState* state = PyThreadState_Get();
+  PyFrameObject* object = PyThreadState_GetFrame(state);
+  if (!object) return false;
+  PyCodeObject* code = PyFrame_GetCode(object);
+  auto* f = reinterpret_cast<const Frame*>(state->cframe->current_frame);
+  bool same = f && f->code == code &&
+              f->instruction - code->co_code_adaptive == PyFrame_GetLasti(object) &&
+              f->object == reinterpret_cast<PyObject*>(object);
+  Py_DECREF(code);
+  Py_DECREF(object);
+  return same;
+#endif
+}
+
+}  // namespace
+
+LocationId here() { return g_on.load(std::memory_order_relaxed) ? look() : 0; }
+LocationId user_line() { return look(); }
+bool frames_on() { return g_on; }
+void set_frames_on(bool on) { g_on = on; }
+
+void add_library_directory(std::string directory) {
+  static bool once = (g_on = flag_bool(Flag::kFrames), g_layout = check_layout(), true);
+  (void)once;
+  std::lock_guard lock(known().mu);
+  known().libraries.push_back(std::move(directory));
+}
+
+std::string exchange_scope(std::string scope) {
+  static std::mutex mu;
+  static auto* ids = new std::unordered_map<std::string, uint32_t>{{"", 0}};
+  Thread& t = t_thread;
+  std::string before = std::exchange(t.scope, std::move(scope));
+  std::lock_guard lock(mu);
+  t.scope_id = ids->emplace(t.scope, static_cast<uint32_t>(ids->size())).first->second;
+  return before;
+}
+
+}  // namespace tp::torch_room

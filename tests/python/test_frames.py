@@ -1,0 +1,141 @@
+"""Each recorded op knows the user's line; the line is in the module, and never in the key."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import torch_pjrt
+
+HERE = Path(__file__).name
+
+
+def line_of(text: str) -> int:
+    """The number of this file's line that holds `text`."""
+    lines = Path(__file__).read_text().splitlines()
+    return next(i for i, x in enumerate(lines, 1) if text in x and "line_of" not in x)
+
+
+def locations(t: torch.Tensor, op: str) -> list[tuple[str, int]]:
+    """(scope, line) of every statement that op `op` became."""
+    hlo = torch_pjrt.graph.of(t).hlo
+    found = re.findall(
+        r'loc\("([^"]*?)/?' + re.escape(op) + r'"\("[^"]*?([^/"]+)":(\d+):0\)\)', hlo
+    )
+    assert found, hlo
+    assert {file for _, file, _ in found} == {HERE}
+    return [(scope, int(line)) for scope, _, line in found]
+
+
+@pytest.fixture
+def x(device):
+    return torch.ones(4, 3).to(device)
+
+
+def test_an_op_carries_the_line_that_called_it(x):
+    y = torch.tanh(x)  # plain call
+    assert {n for _, n in locations(y, "aten::tanh")} == {line_of("# plain call")}
+
+
+def test_frames_of_torch_are_skipped(x):
+    layer = nn.Sequential(nn.Sequential(nn.ReLU()))
+    y = layer(x)  # through modules
+    assert {n for _, n in locations(y, "aten::relu")} == {line_of("# through modules")}
+
+
+def test_two_calls_on_two_lines_have_two_lines(x):
+    y = torch.sin(
+        torch.cos(x)  # inner
+    )  # outer
+    assert {n for _, n in locations(y, "aten::cos")} == {line_of("# inner")}
+    assert {n for _, n in locations(y, "aten::sin")} == {line_of("y = torch.sin(")}
+
+
+def test_a_backward_op_carries_the_line_of_its_forward(x):
+    x.requires_grad_()
+    y = torch.nn.functional.gelu(x)  # forward of the backward
+    y.sum().backward()
+    lines = {n for _, n in locations(x.grad, "aten::gelu_backward")}
+    assert lines == {line_of("# forward of the backward")}
+
+
+def test_equal_graphs_from_two_lines_are_one_program(x, compiles):
+    torch_pjrt.sync(wait=True)
+    with compiles() as seen:
+        a = (x * 3).exp()
+        torch_pjrt.sync()
+        with torch_pjrt.scope("elsewhere"):
+            b = (x * 3).exp()
+        torch_pjrt.sync()
+    assert seen.count == 1
+    assert torch.equal(a.cpu(), b.cpu())
+
+
+def test_scopes_nest_and_end(x):
+    with torch_pjrt.scope("outer"), torch_pjrt.scope("inner"):
+        a = torch.tanh(x)
+    b = torch.tanh(x)
+    assert {s for s, _ in locations(a, "aten::tanh")} == {"outer/inner"}
+    assert {s for s, _ in locations(b, "aten::tanh")} == {""}
+
+
+def test_a_scope_ends_when_its_block_raises(x):
+    with pytest.raises(KeyError), torch_pjrt.scope("broken"):
+        raise KeyError
+    assert {s for s, _ in locations(torch.tanh(x), "aten::tanh")} == {""}
+
+
+def test_a_backward_op_carries_its_forwards_scope(x):
+    x.requires_grad_()
+    with torch_pjrt.scope("head"):
+        y = torch.nn.functional.gelu(x)
+    y.sum().backward()
+    assert {s for s, _ in locations(x.grad, "aten::gelu_backward")} == {"head"}
+
+
+def test_module_paths_are_scopes_while_switched_on(x):
+    net = nn.Sequential(nn.Linear(3, 3), nn.Sequential(nn.Tanh())).to(x.device)
+    torch_pjrt.module_scopes.on()
+    try:
+        y = net(x)
+    finally:
+        torch_pjrt.module_scopes.off()
+    assert {s for s, _ in locations(y, "aten::tanh")} == {"Sequential/1/0"}
+    assert {s for s, _ in locations(torch.tanh(x), "aten::tanh")} == {""}
+
+
+def test_frames_can_be_switched_off(x):
+    torch_pjrt._C.set_frames_on(False)
+    try:
+        y = torch.tanh(x)
+    finally:
+        torch_pjrt._C.set_frames_on(True)
+    assert HERE not in torch_pjrt.graph.of(y).hlo
+
+
+def test_the_plugins_own_dump_names_the_users_line(run_python, tmp_path):
+    code = """
+import torch, torch_pjrt
+x = torch.ones(64, 64).to("xla")
+y = torch.tanh(x) @ x
+torch_pjrt.sync(wait=True)
+"""
+    script = tmp_path / "users_script.py"
+    script.write_text(code)
+    done = run_python(
+        str(script), XLA_FLAGS=f"--xla_dump_to={tmp_path}/dump --xla_dump_hlo_as_text"
+    )
+    assert done.returncode == 0, done.stderr
+    text = "".join(p.read_text() for p in (tmp_path / "dump").glob("*.txt"))
+    assert "users_script.py" in text
+    assert re.search(r'op_name="[^"]*aten::tanh"[^\n]*source_line=4', text), text[:3000]
+
+
+def test_code_made_by_exec_keeps_its_file_name(x):
+    space = {"torch": torch, "x": x}
+    for i in range(3):
+        exec(compile(f"y{i} = torch.tanh(x)", f"cell{i}.py", "exec"), space)
+    hlo = torch_pjrt.graph.of([space["y0"], space["y1"], space["y2"]]).hlo
+    assert all(f'"cell{i}.py":1:0' in hlo for i in range(3))
