@@ -1,6 +1,6 @@
 # Every source file of the project, a list a room (no globs: a build sees exactly what is listed here).
 # Adding a file: add its line to its room's list.
-set(TP_BASE src/base/error.cpp src/base/flags.cpp src/base/hash.cpp)
+set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/base/hash.cpp)
 set(TP_PROBE src/probe/probe.cpp)
 set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp src/ir/type.cpp)
 set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp)
@@ -74,7 +74,14 @@ set(TP_CLIENT
     src/client/registry.cpp
     src/client/registry_table.cpp
     src/client/signature.cpp)
-set(TP_EXEC src/exec/executor.cpp src/exec/fill.cpp src/exec/key.cpp src/exec/program_cache.cpp)
+set(TP_EXEC
+    src/exec/cache_file.cpp
+    src/exec/cache_folder.cpp
+    src/exec/disk_cache.cpp
+    src/exec/executor.cpp
+    src/exec/fill.cpp
+    src/exec/key.cpp
+    src/exec/program_cache.cpp)
 set(TP_CORE
     ${TP_BASE} ${TP_PROBE} ${TP_IR} ${TP_HLO} ${TP_SHARD} ${TP_OPS} ${TP_LOWER} ${TP_PJRT}
     ${TP_CLIENT} ${TP_EXEC})
@@ -96,7 +103,7 @@ set(TP_TORCH
     src/torch/tensor.cpp
     src/torch/typed.cpp
     src/torch/views.cpp)
-set(TP_BIND src/bind/module.cpp src/bind/python.cpp)
+set(TP_BIND src/bind/cache.cpp src/bind/module.cpp src/bind/python.cpp)
 
 set(TP_FAKEPLUGIN
     tests/fakeplugin/fakeplugin.cpp
@@ -108,8 +115,12 @@ set(TP_HARNESS tests/core/harness.cpp tests/core/harness_run.cpp)
 set(TP_CORE_TESTS
     tests/core/args_test.cpp
     tests/core/builder_test.cpp
+    tests/core/cache_file_test.cpp
+    tests/core/cache_folder_test.cpp
+    tests/core/cache_off.cpp
     tests/core/client_test.cpp
     tests/core/conv_ops_test.cpp
+    tests/core/disk_cache_test.cpp
     tests/core/executor_test.cpp
     tests/core/fakeplugin_test.cpp
     tests/core/flags_test.cpp

@@ -15,7 +15,7 @@ from ._check import check_torch as _check_torch
 
 _check_torch(torch.__version__, _built_for())
 
-from . import _C, flags, graph, metrics, plugins, runtime  # noqa: E402
+from . import _C, cache, flags, graph, metrics, plugins, runtime  # noqa: E402
 from ._build_info import VERSION as __version__  # noqa: E402, N811
 from ._device_module import manual_seed  # noqa: E402
 from ._patches import install as _install  # noqa: E402
@@ -24,6 +24,7 @@ from ._scope import scope  # noqa: E402
 
 __all__ = [
     "__version__",
+    "cache",
     "device",
     "devices",
     "flags",

@@ -1,9 +1,9 @@
-"""`python -m torch_pjrt doctor` and `python -m torch_pjrt flags`."""
+"""`python -m torch_pjrt {doctor,flags,cache}`."""
 
 import argparse
 import sys
 
-from . import doctor, flags
+from . import _cache_command, doctor, flags
 
 __all__ = ["main"]
 
@@ -11,9 +11,14 @@ __all__ = ["main"]
 def main() -> int:
     """Runs one command; its exit status."""
     ap = argparse.ArgumentParser(prog="python -m torch_pjrt", description=__doc__)
-    ap.add_argument("command", choices=("doctor", "flags"))
-    command = ap.parse_args().command
-    if command == "flags":
+    commands = ap.add_subparsers(dest="command", required=True)
+    commands.add_parser("doctor", help="versions, plugins, devices, and what is missing")
+    commands.add_parser("flags", help="the environment variables that are read, with their values")
+    _cache_command.add_arguments(commands.add_parser("cache", help="programs kept on disk"))
+    arguments = ap.parse_args()
+    if arguments.command == "cache":
+        return _cache_command.run(arguments)
+    if arguments.command == "flags":
         print(flags.text())
         return 0
     return doctor.run()

@@ -21,8 +21,15 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
      "how many devices the CPU client has"},
     {Flag::kCompilationCacheSize, "XLA_COMPILATION_CACHE_SIZE", FlagType::kInt, "2048", InKey::kNo,
      "programs kept in memory (LRU)"},
+    {Flag::kCache, "TORCH_PJRT_CACHE", FlagType::kText, "", InKey::kNo,
+     "folder where compiled programs are kept across processes; off: nowhere; empty: "
+     "XLA_PERSISTENT_CACHE_PATH, else torch_pjrt in the user's cache folder"},
     {Flag::kPersistentCachePath, "XLA_PERSISTENT_CACHE_PATH", FlagType::kText, "", InKey::kNo,
-     "where compiled programs are kept across processes"},
+     "the same folder, by the name that torch_xla gives it"},
+    {Flag::kCacheReadOnly, "XLA_PERSISTENT_CACHE_READ_ONLY", FlagType::kBool, "0", InKey::kNo,
+     "1: load programs from that folder, store none"},
+    {Flag::kCacheSize, "TORCH_PJRT_CACHE_MB", FlagType::kInt, "2048", InKey::kNo,
+     "how big that folder may become; the programs unused for longest go first"},
     {Flag::kShapeCacheSize, "XLA_IR_SHAPE_CACHE_SIZE", FlagType::kInt, "12288", InKey::kNo,
      "result types kept in memory (LRU)"},
     {Flag::kXlaFlags, "XLA_FLAGS", FlagType::kText, "", InKey::kYes, "passed on to XLA"},
@@ -55,12 +62,22 @@ int64_t parse_int(const FlagRow& row, const std::string& s) {
   return v;
 }
 
+int64_t parse_bool(const FlagRow& row, const std::string& s) {
+  for (const char* yes : {"1", "true", "on"})
+    if (s == yes) return 1;
+  for (const char* no : {"0", "false", "off"})
+    if (s == no) return 0;
+  fail(Code::kValue, cat(row.name, ": expected 0 or 1, found '", s, "'"),
+       cat("unset it, or set it like the default: ", row.name, "=", row.fallback));
+}
+
 Values read() {
   Values v;
   for (size_t i = 0; i < kTable.size(); ++i) {
     const char* env = std::getenv(kTable[i].name);
     v.text[i] = env && *env ? env : kTable[i].fallback;
-    if (kTable[i].type != FlagType::kText) v.number[i] = parse_int(kTable[i], v.text[i]);
+    if (kTable[i].type == FlagType::kInt) v.number[i] = parse_int(kTable[i], v.text[i]);
+    if (kTable[i].type == FlagType::kBool) v.number[i] = parse_bool(kTable[i], v.text[i]);
   }
   return v;
 }

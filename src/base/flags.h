@@ -16,7 +16,10 @@ enum class Flag : unsigned char {
   kCpuPlugin,             // TORCH_PJRT_CPU_PLUGIN
   kCpuDeviceCount,        // TORCH_PJRT_CPU_DEVICES
   kCompilationCacheSize,  // XLA_COMPILATION_CACHE_SIZE
+  kCache,                 // TORCH_PJRT_CACHE
   kPersistentCachePath,   // XLA_PERSISTENT_CACHE_PATH
+  kCacheReadOnly,         // XLA_PERSISTENT_CACHE_READ_ONLY
+  kCacheSize,             // TORCH_PJRT_CACHE_MB
   kShapeCacheSize,        // XLA_IR_SHAPE_CACHE_SIZE
   kXlaFlags,              // XLA_FLAGS
   kVerify,                // TORCH_PJRT_VERIFY

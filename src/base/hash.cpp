@@ -1,5 +1,7 @@
 #include "base/hash.h"
 
+#include <charconv>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -18,6 +20,16 @@ std::string Hash128::hex() const {
     s[31 - i] = digits[(lo >> (4 * i)) & 15];
   }
   return s;
+}
+
+Hash128 parse_hash(std::string_view hex) {
+  Hash128 h;
+  if (hex.size() != 32) return {};
+  auto number = [&](size_t at, uint64_t& out) {
+    auto r = std::from_chars(hex.data() + at, hex.data() + at + 16, out, 16);
+    return r.ec == std::errc{} && r.ptr == hex.data() + at + 16;
+  };
+  return number(0, h.hi) && number(16, h.lo) ? h : Hash128{};
 }
 
 }  // namespace tp

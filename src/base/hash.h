@@ -17,6 +17,8 @@ struct Hash128 {
 };
 
 Hash128 hash_bytes(const void* data, size_t size);
+// What hex() gave; zero where `hex` is something else.
+Hash128 parse_hash(std::string_view hex);
 inline Hash128 hash_text(std::string_view s) { return hash_bytes(s.data(), s.size()); }
 
 inline uint64_t mum(uint64_t a, uint64_t b) {

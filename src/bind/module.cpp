@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "base/flags.h"
+#include "bind/cache.h"
 #include "bind/python.h"
 #include "client/registry.h"
 #include "gen/build_info.h"
@@ -193,5 +194,6 @@ PYBIND11_MODULE(_C, m) {
   m.def("table_errors", &table_errors);
   m.def("live_aliases", &live_aliases);
   m.def("programs_cached", [] { return executor().cache().size(); });
+  bind::add_cache(m);
   m.def("clear_programs", [] { executor().cache().clear(); });
 }

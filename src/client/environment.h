@@ -6,7 +6,7 @@
 
 namespace tp::client {
 
-// Folds platform, plugin file (path, size, time), its API and attributes, create and compile
+// Folds platform, plugin file (its bytes), its API and attributes, create and compile
 // options, devices, this machine's processor (programs are compiled for its features) and the flags
 // that enter the key.
 Hash128 hash_environment(const pjrt::Client& client, const PluginSpec& spec);

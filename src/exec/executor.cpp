@@ -208,19 +208,24 @@ ProgramPtr Executor::compile(const Planned& planned, const std::string& module,
   auto program = std::make_shared<Program>();
   std::vector<ir::Type> outputs;
   for (const Value& r : planned.graph.roots) outputs.push_back(r.type());
+  StoredProgram stored{planned.key, module, outputs,
+                       static_cast<int64_t>(planned.graph.num_nodes()), request.where};
   auto start = std::chrono::steady_clock::now();
-  {
+  program->executable = disk_.load(stored);
+  program->from_disk = program->executable != nullptr;
+  if (!program->from_disk) {
     SlowNotice notice(cat("compiling for more than ", flag_int(Flag::kSlowCompile), " ms: ", what));
     program->executable =
         client::client().compile({.module = module, .outputs = outputs, .device = request.device});
   }
   program->compile_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (!program->from_disk) disk_.store(stored, *program->executable, program->compile_seconds);
   program->key = planned.key;
   program->signature = planned.graph.signature;
   program->nodes = planned.graph.num_nodes();
-  probe::say(1, cat("compiled ", what, " in ", static_cast<int64_t>(program->compile_seconds * 1e3),
-                    " ms"));
+  probe::say(1, cat(program->from_disk ? "loaded " : "compiled ", what, " in ",
+                    static_cast<int64_t>(program->compile_seconds * 1e3), " ms"));
   return program;
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "client/computation_client.h"
+#include "exec/disk_cache.h"
 #include "exec/program_cache.h"
 #include "ir/graph.h"
 
@@ -85,6 +86,7 @@ class Executor {
 
   std::string torch_revision_, revision_;
   ProgramCache cache_;
+  DiskCache disk_;
   std::mutex mu_;  // guards all below
   std::deque<Launch> launches_;
   struct Failed {

@@ -40,6 +40,7 @@ ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint6
                                          const std::function<ProgramPtr()>& compile) {
   static probe::Counter& misses = probe::counter("CompileCacheMiss");
   static probe::Counter& uncached = probe::counter("UncachedCompile");
+  static probe::Counter& cached = probe::counter("CachedCompile");
   Hash128 total = key.total;
   {
     std::unique_lock lock(mu_);
@@ -73,7 +74,7 @@ ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint6
     finish(nullptr);  // the waiting threads try for themselves, and report their own error
     throw;
   }
-  uncached.add();
+  (p->from_disk ? cached : uncached).add();
   finish(p);
   return p;
 }

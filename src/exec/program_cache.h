@@ -20,7 +20,8 @@ struct Program {
   client::ExecutablePtr executable;
   std::vector<uint64_t> signature;  // ir::Graph::signature: compared before a hit is believed
   size_t nodes = 0;
-  double compile_seconds = 0;
+  double compile_seconds = 0;  // or what loading took
+  bool from_disk = false;
 };
 using ProgramPtr = std::shared_ptr<const Program>;
 

@@ -53,7 +53,7 @@ class FakeClient final : public client::ComputationClient {
   };
   std::vector<Call> calls;
   // Thrown by the next call of that kind, once.
-  std::optional<Error> fail_compile, fail_execute, fail_outputs;
+  std::optional<Error> fail_compile, fail_execute, fail_outputs, fail_serialize, fail_deserialize;
 
   explicit FakeClient(int num_devices = 1) {
     for (int i = 0; i < num_devices; ++i) devices_.push_back({i, i, "double", "FakeClient device"});
@@ -119,11 +119,13 @@ class FakeClient final : public client::ComputationClient {
   }
   std::string serialize(const client::Executable& program) override {
     calls.push_back({"serialize", {}, {}, {}});
+    throw_once(fail_serialize);
     return static_cast<const FakeExecutable&>(program).module;
   }
   client::ExecutablePtr deserialize(std::string_view bytes,
                                     std::span<const ir::Type> outputs) override {
     calls.push_back({"deserialize", std::string(bytes), {}, {}});
+    throw_once(fail_deserialize);
     return std::make_shared<FakeExecutable>(std::string(bytes), to_vector(outputs));
   }
   client::MemoryInfo memory_info(int) const override { return {}; }

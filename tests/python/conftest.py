@@ -11,6 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+# Before the flags are read: tests count compiles, so they keep no programs across processes, and
+# leave the user's own folder alone. tests/python/test_cache.py sets folders of its own.
+os.environ["TORCH_PJRT_CACHE"] = "off"
+
 import torch_pjrt
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,0 +1,43 @@
+// Programs across processes: the policy over cache_folder.h. Whatever goes wrong here costs a
+// compile, never a sync: nothing of it throws. Counters: PersistentCacheHit, PersistentCacheMiss,
+// PersistentCacheCorrupt. Thread-safe; no lock is held while files are read or written.
+#pragma once
+#include <atomic>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/cache_place.h"
+#include "client/computation_client.h"
+#include "exec/key.h"
+
+namespace tp::exec {
+
+// What is asked of the disk: a program by key, of exactly this module.
+struct StoredProgram {
+  const Key& key;
+  std::string_view module;
+  std::span<const ir::Type> outputs;
+  int64_t nodes = 0;
+  std::string where;
+};
+
+class DiskCache {
+ public:
+  // The program, loaded; null where there is none that can be trusted. A file that is broken, or
+  // that the plugin refuses, is removed, and said once.
+  client::ExecutablePtr load(const StoredProgram& p);
+  // Keeps a program that was compiled. After a failure to write nothing more is written, which is
+  // said once.
+  void store(const StoredProgram& p, const client::Executable& executable, double compile_seconds);
+
+ private:
+  client::ExecutablePtr load_from(const CachePlace& place, const StoredProgram& p);
+  bool usable(const CachePlace& place);
+  void discard(const std::string& folder, const std::string& name, bool read_only,
+               std::string_view why);
+  void give_up(const std::string& folder, std::string_view why);
+  std::atomic<bool> writes_{true}, told_corrupt_{false};
+};
+
+}  // namespace tp::exec
