@@ -37,8 +37,8 @@ std::string one_line(std::string_view text) { return std::string(text.substr(0, 
 
 std::string header(const CacheFile& f, size_t size) {
   std::string s =
-      cat("key ", f.key.hex(), "\nmodule ", f.module.hex(), "\noutputs ", f.outputs, "\nnodes ",
-          f.nodes, "\ncompile_ms ", f.compile_ms, "\nwhere ", one_line(f.where), "\n");
+      cat("key ", f.key.hex(), "\nstructure ", f.structure.hex(), "\noutputs ", f.outputs,
+          "\nnodes ", f.nodes, "\ncompile_ms ", f.compile_ms, "\nwhere ", one_line(f.where), "\n");
   for (const auto& [name, value] : f.ingredients)
     s += cat("ingredient ", value.hex(), " ", name, "\n");
   return s + cat("program ", size, "\n");
@@ -46,7 +46,7 @@ std::string header(const CacheFile& f, size_t size) {
 
 void read_line(CacheFile& f, std::string_view name, std::string_view value) {
   if (name == "key") f.key = parse_hash(value);
-  if (name == "module") f.module = parse_hash(value);
+  if (name == "structure") f.structure = parse_hash(value);
   if (name == "outputs") f.outputs = value;
   if (name == "nodes") f.nodes = to_number(value);
   if (name == "compile_ms") f.compile_ms = to_number(value);
@@ -92,14 +92,14 @@ CacheFile decode(std::string_view bytes) {
   return f;
 }
 
-std::string difference(const CacheFile& f, const Key& key, Hash128 module,
+std::string difference(const CacheFile& f, const Key& key, Hash128 structure,
                        std::string_view outputs) {
   auto wanted = ingredients_of(key);
   for (size_t i = 0; i < wanted.size(); ++i)
     if (i >= f.ingredients.size() || f.ingredients[i] != wanted[i]) return wanted[i].first;
   if (f.ingredients.size() != wanted.size()) return f.ingredients[wanted.size()].first;
   if (f.key != key.total) return "key";
-  if (f.module != module) return "module";
+  if (f.structure != structure) return "structure";
   return f.outputs == outputs ? "" : "outputs";
 }
 

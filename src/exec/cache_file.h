@@ -15,7 +15,7 @@ namespace tp::exec {
 struct CacheFile {
   Hash128 key;
   std::vector<std::pair<std::string, Hash128>> ingredients;  // name, digest: in the key's order
-  Hash128 module;       // digest of the module's text: the program's exact structure
+  Hash128 structure;    // digest of the graph's signature: a key may collide, this may not
   std::string outputs;  // "f32[2,3] s64[]"
   int64_t nodes = 0, compile_ms = 0;
   std::string where;    // the user's line that first wanted it, for `cache ls`
@@ -28,7 +28,7 @@ std::string encode_head(const CacheFile& f, std::string_view program);
 // Throws kRuntime saying what is wrong: not such a file, cut off, or its checksum does not fit.
 CacheFile decode(std::string_view bytes);
 // The first thing in which the file is not what is asked for; empty where all agrees.
-std::string difference(const CacheFile& f, const Key& key, Hash128 module,
+std::string difference(const CacheFile& f, const Key& key, Hash128 structure,
                        std::string_view outputs);
 
 }  // namespace tp::exec

@@ -56,7 +56,7 @@ client::ExecutablePtr DiskCache::load_from(const CachePlace& place, const Stored
   if (!bytes) return nullptr;
   try {
     CacheFile f = decode(*bytes);
-    std::string other = difference(f, p.key, hash_text(p.module), outputs_text(p.outputs));
+    std::string other = difference(f, p.key, p.structure, outputs_text(p.outputs));
     if (!other.empty())
       fail(Code::kRuntime, cat("stored program: it was made for another ", other));
     return client::client().deserialize(f.program, p.outputs);
@@ -82,7 +82,7 @@ void DiskCache::store(const StoredProgram& p, const client::Executable& executab
   if (place.read_only || !writes_ || !usable(place)) return;
   CacheFile f{.key = p.key.total,
               .ingredients = ingredients_of(p.key),
-              .module = hash_text(p.module),
+              .structure = p.structure,
               .outputs = outputs_text(p.outputs),
               .nodes = p.nodes,
               .compile_ms = static_cast<int64_t>(compile_seconds * 1e3),

@@ -13,10 +13,10 @@
 
 namespace tp::exec {
 
-// What is asked of the disk: a program by key, of exactly this module.
+// What is asked of the disk: a program by key, of exactly this structure.
 struct StoredProgram {
   const Key& key;
-  std::string_view module;
+  Hash128 structure;  // digest of ir::Graph::signature
   std::span<const ir::Type> outputs;
   int64_t nodes = 0;
   std::string where;

@@ -208,8 +208,10 @@ ProgramPtr Executor::compile(const Planned& planned, const std::string& module,
   auto program = std::make_shared<Program>();
   std::vector<ir::Type> outputs;
   for (const Value& r : planned.graph.roots) outputs.push_back(r.type());
-  StoredProgram stored{planned.key, module, outputs,
-                       static_cast<int64_t>(planned.graph.num_nodes()), request.where};
+  const std::vector<uint64_t>& signature = planned.graph.signature;
+  StoredProgram stored{planned.key,
+                       hash_bytes(signature.data(), signature.size() * sizeof signature[0]),
+                       outputs, static_cast<int64_t>(planned.graph.num_nodes()), request.where};
   auto start = std::chrono::steady_clock::now();
   program->executable = disk_.load(stored);
   program->from_disk = program->executable != nullptr;

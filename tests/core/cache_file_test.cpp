@@ -18,7 +18,7 @@ Key key_of(std::string_view name) {
 CacheFile sample() {
   return {.key = key_of("a").total,
           .ingredients = ingredients_of(key_of("a")),
-          .module = hash_text("module"),
+          .structure = hash_text("structure"),
           .outputs = "f32[2,3] s64[]",
           .nodes = 12,
           .compile_ms = 345,
@@ -43,7 +43,7 @@ TEST(CacheFileTest, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(f.program, program);
   EXPECT_EQ(f.key, sample().key);
   EXPECT_EQ(f.ingredients, sample().ingredients);
-  EXPECT_EQ(f.module, sample().module);
+  EXPECT_EQ(f.structure, sample().structure);
   EXPECT_EQ(f.outputs, "f32[2,3] s64[]");
   EXPECT_EQ(f.nodes, 12);
   EXPECT_EQ(f.compile_ms, 345);
@@ -79,33 +79,33 @@ TEST(CacheFileTest, StrangersFilesAreRefused) {
 }
 
 TEST(CacheFileTest, FileOfTheSameKeyDiffersInNothing) {
-  EXPECT_EQ(difference(sample(), key_of("a"), hash_text("module"), "f32[2,3] s64[]"), "");
+  EXPECT_EQ(difference(sample(), key_of("a"), hash_text("structure"), "f32[2,3] s64[]"), "");
 }
 
 TEST(CacheFileTest, EachIngredientThatDiffersIsNamed) {
   for (size_t i = 0; i < static_cast<size_t>(Ingredient::kCount); ++i) {
     Key other = key_of("a");
     other.digests[i] = hash_text("changed");
-    EXPECT_EQ(difference(sample(), other, hash_text("module"), "f32[2,3] s64[]"),
+    EXPECT_EQ(difference(sample(), other, hash_text("structure"), "f32[2,3] s64[]"),
               ingredient_name(static_cast<Ingredient>(i)));
   }
 }
 
-TEST(CacheFileTest, OtherModuleOutputsOrKeyAreNamed) {
+TEST(CacheFileTest, OtherStructureOutputsOrKeyAreNamed) {
   Key k = key_of("a");
-  EXPECT_EQ(difference(sample(), k, hash_text("other"), "f32[2,3] s64[]"), "module");
-  EXPECT_EQ(difference(sample(), k, hash_text("module"), "f32[2,3]"), "outputs");
+  EXPECT_EQ(difference(sample(), k, hash_text("other"), "f32[2,3] s64[]"), "structure");
+  EXPECT_EQ(difference(sample(), k, hash_text("structure"), "f32[2,3]"), "outputs");
   k.total = hash_text("b");
-  EXPECT_EQ(difference(sample(), k, hash_text("module"), "f32[2,3] s64[]"), "key");
+  EXPECT_EQ(difference(sample(), k, hash_text("structure"), "f32[2,3] s64[]"), "key");
 }
 
 TEST(CacheFileTest, IngredientListOfAnotherLengthIsRefused) {
   CacheFile f = sample();
   f.ingredients.pop_back();
-  EXPECT_NE(difference(f, key_of("a"), hash_text("module"), "f32[2,3] s64[]"), "");
+  EXPECT_NE(difference(f, key_of("a"), hash_text("structure"), "f32[2,3] s64[]"), "");
   f = sample();
   f.ingredients.emplace_back("new one", Hash128{});
-  EXPECT_EQ(difference(f, key_of("a"), hash_text("module"), "f32[2,3] s64[]"), "new one");
+  EXPECT_EQ(difference(f, key_of("a"), hash_text("structure"), "f32[2,3] s64[]"), "new one");
 }
 
 }  // namespace

@@ -50,7 +50,11 @@ struct DiskCacheTest : testing::Test {
     set_cache_place({dir.path, read_only, limit});
   }
   StoredProgram program(const Key& key, std::string_view module = "module") {
-    return {.key = key, .module = module, .outputs = {&kOut, 1}, .nodes = 3, .where = "t.py:1"};
+    return {.key = key,
+            .structure = hash_text(module),
+            .outputs = {&kOut, 1},
+            .nodes = 3,
+            .where = "t.py:1"};
   }
   void store(DiskCache& to, const Key& key, std::string_view module = "module") {
     auto e = client->compile({.module = module, .outputs = std::span(&kOut, 1)});
@@ -88,7 +92,7 @@ TEST_F(DiskCacheTest, OtherKeyIsAnotherFile) {
   EXPECT_EQ(files(), 2u);
 }
 
-TEST_F(DiskCacheTest, CollisionOfKeysNeverGivesAnotherModulesProgram) {
+TEST_F(DiskCacheTest, CollisionOfKeysNeverGivesAnotherGraphsProgram) {
   Key k = key_of("a");
   store(cache, k, "one");
   EXPECT_EQ(cache.load(program(k, "other")), nullptr);

@@ -48,6 +48,14 @@ def test_second_process_compiles_nothing_and_computes_the_same(program):
     assert said == ""
 
 
+def test_same_graph_from_other_lines_is_found(program):
+    program()
+    moved, said = program(
+        "\n\n\n" + PROGRAM.replace("def step", "def other").replace("= step", "= other")
+    )
+    assert (moved["compiles"], said) == (0, "")
+
+
 def test_hits_and_misses_are_told(program, tmp_path):
     cold, _ = program()
     warm, _ = program()
