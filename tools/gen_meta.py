@@ -9,15 +9,23 @@ Reads the overload names that src/ops registers and torch's own native_functions
 line for each row that PyTorch has a structured shape function for: `at::meta::<op>`, eager's own
 promotion, broadcasting and error text. Rows with a type rule of their own come out too; the
 registry prefers the row's.
+
+A row also says whether eager's out= form wants the result's own dtype: what PyTorch's structured
+functions ask unless they are TensorIterators (which cast) or look at the output to choose a dtype.
 """
 
 from __future__ import annotations
 
 import argparse
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 PARTS = 3
+# Structured functions that take the dtype of out= as the one to compute in, or cast themselves.
+CHOOSE_BY_OUT = frozenset(
+    "all any cat cumprod cumsum linalg_vector_norm mean nansum norm prod sum".split()
+)
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -30,32 +38,49 @@ def row_names() -> list[str]:
     return list(names)
 
 
-def structured(yaml: Path) -> dict[str, str]:
-    """Overload -> its schema arguments, for functional overloads with a structured kernel."""
-    out: dict[str, str] = {}
+@dataclass(frozen=True)
+class Structured:
+    """A functional overload with a structured kernel."""
+
+    args: str  # of its schema
+    delegate: str  # its out= overload
+
+
+def structured(yaml: Path) -> tuple[dict[str, Structured], set[str]]:
+    """Functional overloads by name, and the out= overloads that are TensorIterators."""
+    out: dict[str, Structured] = {}
+    iterators: set[str] = set()
     func = args = ""
     for line in yaml.read_text().splitlines():
         if m := re.match(r"- func: ([\w.]+)\((.*)\) ->", line):
             func, args = m.groups()
         elif line.strip().startswith("structured_delegate:") and func:
-            out[func] = args
-    return out
+            out[func] = Structured(args, line.split(":")[1].strip())
+        elif line.strip().startswith("structured_inherits: TensorIteratorBase"):
+            iterators.add(func)
+    return out, iterators
 
 
-def line(name: str, args: str) -> str:
+def line(name: str, row: Structured, iterators: set[str]) -> str:
     base = name.split(".")[0]
-    function = base + ("_symint" if "SymInt" in args else "")
+    function = base + ("_symint" if "SymInt" in row.args else "")
     ops = name.replace(".", "_")
-    return f'META_ROW("aten::{name}", at::_ops::{ops}::schema, at::meta::{function})'
+    exact = row.delegate not in iterators and base not in CHOOSE_BY_OUT
+    return (
+        f'META_ROW("aten::{name}", at::_ops::{ops}::schema, at::meta::{function}, '
+        f"{str(exact).lower()})"
+    )
 
 
-def section(part: int, names: list[str], known: dict[str, str]) -> list[str]:
+def section(
+    part: int, names: list[str], known: dict[str, Structured], iterators: set[str]
+) -> list[str]:
     """One part: the headers it needs, then its rows."""
     bases = sorted({n.split(".")[0] for n in names})
     headers = [
         f"#include <ATen/ops/{b}_{kind}.h>" for b in bases for kind in ("ops", "meta_dispatch")
     ]
-    rows = [line(n, known[n]) for n in names]
+    rows = [line(n, known[n], iterators) for n in names]
     guard = f"#if META_PART == {part}"
     return [guard, "#ifdef META_HEADERS", *headers, "#else", *rows, "#endif", "#endif"]
 
@@ -67,9 +92,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     a = parser.parse_args()
     yaml = a.torch.parent / "torchgen" / "packaged" / "ATen" / "native" / "native_functions.yaml"
-    known = structured(yaml)
+    known, iterators = structured(yaml)
     names = [n for n in row_names() if n in known]
-    lines = [text for p in range(PARTS) for text in section(p, names[p::PARTS], known)]
+    lines = [text for p in range(PARTS) for text in section(p, names[p::PARTS], known, iterators)]
     write(a.out, lines)
 
 

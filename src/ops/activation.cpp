@@ -53,6 +53,12 @@ V gelu_tanh_backward(Builder& b, V g, V x) {
   return b.mul(g, b.add(left, right));
 }
 
+void check_gelu(const Args& a) {
+  std::string_view how = a.text_or("approximate", "none");
+  if (how != "none" && how != "tanh")
+    fail(Code::kRuntime, "approximate argument must be either none or tanh.");
+}
+
 void gelu(Lowering& l, std::vector<V>& out) {
   bool tanh = l.text_or("approximate", "none") == "tanh";
   tanh ? unary<gelu_tanh>(l, out) : unary<gelu_erf>(l, out);
@@ -282,8 +288,8 @@ void type_prelu(const Args& a, std::vector<Type>& out) {
 const Row kRows[] = {
     {"aten::silu", nullptr, unary<silu>},
     {"aten::silu_backward", nullptr, with_args<silu_backward, "grad_output", "self">},
-    {"aten::gelu", nullptr, gelu},
-    {"aten::gelu_backward", nullptr, gelu_backward},
+    {.name = "aten::gelu", .lower = gelu, .check = check_gelu},
+    {.name = "aten::gelu_backward", .lower = gelu_backward, .check = check_gelu},
     {"aten::sigmoid_backward", nullptr, with_args<sigmoid_backward, "grad_output", "output">},
     {"aten::tanh_backward", nullptr, with_args<tanh_backward, "grad_output", "output">},
     {"aten::softplus", nullptr, softplus_rule},

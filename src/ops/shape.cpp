@@ -90,6 +90,8 @@ void roll_type(const Args& a, std::vector<Type>& out) {
     fail(Code::kRuntime,
          cat("shifts and dimensions must align. shifts: ", shifts.size(), ", dims:", dims.size()));
   int64_t n = std::max(self.rank(), 1);
+  if (!dims.empty() && self.rank() == 0)
+    fail(Code::kIndex, cat("Dimension specified as ", dims[0], " but tensor has no dimensions"));
   for (int64_t d : dims)
     if (d < -n || d >= n)
       fail(Code::kIndex, cat("Dimension out of range (expected to be in range of [", -n, ", ",

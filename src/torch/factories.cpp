@@ -105,11 +105,9 @@ Tensor& fill_scalar(Tensor& self, const at::Scalar& value) {
   guarded(
       [&] {
         at::Scalar number = value;
-        if (value.isComplex() && !at::isComplexType(self.scalar_type())) {
-          TORCH_CHECK(value.toComplexDouble().imag() == 0, "value cannot be converted to type ",
-                      self.dtype().name(), " without overflow");
+        check_fits(value, self.scalar_type());
+        if (value.isComplex() && !at::isComplexType(self.scalar_type()))
           number = value.toComplexDouble().real();
-        }
         write_fill(impl_of(without_repeats(self)), to_scalar(number));
       },
       [] { return std::string("aten::fill_"); });
@@ -168,6 +166,7 @@ Tensor copy_from(const Tensor& src, const Tensor& dst, bool) {
         } else if (dst.device().type() != c10::kXLA) {
           download_copy(src, dst);
         } else {
+          check_partial_overlap(dst, src);
           Value v = resolved_value(src);
           // A fill is copied as a new fill, so that each tensor keeps a birth value of its own.
           if (v.node->role() == ir::Role::kFill && impl_of(dst).whole() && !dst.is_conj() &&

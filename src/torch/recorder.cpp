@@ -93,11 +93,11 @@ Result result_of(const at::Tensor& t) {
 
 }  // namespace
 
-MetaFunction meta_function(std::string_view overload) {
+const MetaRow* meta_row(std::string_view overload) {
   static const auto* map = [] {
-    auto* m = new std::unordered_map<std::string_view, MetaFunction>;
+    auto* m = new std::unordered_map<std::string_view, const MetaRow*>;
     for (auto rows : {meta_rows_0(), meta_rows_1(), meta_rows_2()})
-      for (const MetaRow& r : rows) m->emplace(r.overload, r.function);
+      for (const MetaRow& r : rows) m->emplace(r.overload, &r);
     return m;
   }();
   auto it = map->find(overload);
@@ -161,7 +161,38 @@ void Call::tensor_list(const ArgInfo& a, c10::ArrayRef<at::Tensor> list) {
   attrs_.operands(a.symbol, at);
 }
 
+namespace {
+
+// Does every dtype hold s? Complex numbers: ask.
+bool small(const at::Scalar& s) {
+  constexpr double kSmall = 127;
+  if (s.isComplex()) return false;
+  double v = s.toDouble();
+  return (v >= 0 && v <= kSmall) || s.isBoolean();
+}
+
+}  // namespace
+
+void check_fits(const at::Scalar& s, at::ScalarType t) {
+  switch (t) {
+#define TP_FITS(type, name)          \
+  case at::ScalarType::name:         \
+    static_cast<void>(s.to<type>()); \
+    return;
+    AT_FORALL_SCALAR_TYPES_WITH_COMPLEX(TP_FITS)
+#undef TP_FITS
+    default:
+      return;
+  }
+}
+
+void Call::check_numbers(const Inferred& i) const {
+  if (i.types.empty() || !i.types[0]) return;
+  for (const at::Scalar& s : large_) check_fits(s, to_scalar_type(i.types[0].dtype()));
+}
+
 void Call::scalar(const ArgInfo& a, const at::Scalar& s) {
+  if (a.must_fit && !small(s)) large_.push_back(s);
   if (a.unit_default && s.isIntegral(false) && s.toLong() == 1) return attrs_.none(a.symbol);
   if (!a.as_attr) return attrs_.operand(a.symbol, number(s, true));
   if (s.isComplex())
@@ -326,8 +357,12 @@ void write_result(const at::Tensor& to, Value v) {
   write(p, cast(std::move(v), to_dtype(to.scalar_type())));
 }
 
-void write_out(const at::Tensor& out, const Result& r, Value v) {
+void write_out(const at::Tensor& out, const Result& r, Value v, bool exact) {
   at::ScalarType from = to_scalar_type(r.type.dtype());
+  if (exact && from != out.scalar_type())
+    fail(Code::kRuntime, cat("Expected out tensor to have dtype ",
+                             std::string_view(caffe2::TypeMeta::fromScalarType(from).name()),
+                             ", but got ", std::string_view(out.dtype().name()), " instead"));
   if (!c10::canCast(from, out.scalar_type()))
     fail(Code::kRuntime,
          cat("result type ", c10::toString(from), " can't be cast to the desired output type ",
@@ -355,7 +390,39 @@ void check_overlap(const at::Tensor& t) {
            "Please clone() the tensor before performing the operation.");
 }
 
+void check_partial_overlap(const at::Tensor& written, const at::Tensor& read) {
+  const Impl *w = impl_or_null(written), *r = read.defined() ? impl_or_null(read) : nullptr;
+  if (!w || !r || w == r || w->alias() != r->alias()) return;
+  if (!w->numel() || !r->numel()) return;
+  // Eager does not look into windows with gaps either.
+  if (!w->is_non_overlapping_and_dense() || !r->is_non_overlapping_and_dense()) return;
+  auto begin = [](const Impl& t) {
+    return t.storage_offset() * static_cast<int64_t>(t.itemsize());
+  };
+  auto end = [&](const Impl& t) {
+    return begin(t) + t.numel() * static_cast<int64_t>(t.itemsize());
+  };
+  bool same = begin(*w) == begin(*r) && end(*w) == end(*r) && w->strides() == r->strides();
+  if (same || begin(*w) >= end(*r) || begin(*r) >= end(*w)) return;
+  fail(Code::kRuntime,
+       "unsupported operation: some elements of the input tensor and the written-to tensor refer "
+       "to a single memory location. Please clone() the tensor before performing the operation.");
+}
+
 namespace {
+
+// Do the arguments that a call writes share memory with those that it reads?
+void check_written(const Form& form, c10::ArrayRef<c10::IValue> args) {
+  bool out = form.kind == FormKind::kOut;
+  size_t reads = form.op->args.size(), end = out ? args.size() : std::min<size_t>(1, reads);
+  for (size_t w = out ? reads : 0; w < end; ++w) {
+    if (!args[w].isTensor()) continue;
+    const at::Tensor& written = args[w].toTensor();
+    check_overlap(written);
+    for (size_t r = 0; r < reads; ++r)
+      if (r != w && args[r].isTensor()) check_partial_overlap(written, args[r].toTensor());
+  }
+}
 
 // Every argument that the schema writes gets the next output; a list, one for each element.
 void inplace_results(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args,
@@ -369,6 +436,26 @@ void inplace_results(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValu
     } else {
       for (const at::Tensor& t : args[i].toTensorVector()) write_result(t, {node, next++});
     }
+  }
+}
+
+void out_results(const OpInfo& op, const Inferred& types, c10::ArrayRef<c10::IValue> args,
+                 const ir::NodePtr& node) {
+  uint32_t next = 0;
+  auto write_next = [&](const at::Tensor& t) {
+    write_out(t, types.results[next], {node, next}, op.exact_out);
+    ++next;
+  };
+  for (const c10::IValue& v : args.slice(op.args.size())) {
+    if (v.isTensor()) {
+      write_next(v.toTensor());
+      continue;
+    }
+    size_t have = v.toTensorVector().size();
+    if (have != types.results.size())
+      fail(Code::kRuntime, cat(op.base_name, ": expected ", types.results.size(),
+                               " tensors in out=, but got ", have));
+    for (const at::Tensor& t : v.toTensorVector()) write_next(t);
   }
 }
 
@@ -402,8 +489,7 @@ void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* st
         const Inferred& types = call.infer(form.kind, [&](Stack& s) {
           for (size_t i = 0; i < op.args.size(); ++i) s.push_back(args[i]);
         });
-        if (form.kind == FormKind::kInplace && args[0].isTensor())
-          check_overlap(args[0].toTensor());
+        if (form.kind != FormKind::kFunctional) check_written(form, args);
         ir::NodePtr node = call.node(types);
         auto arg = [&](size_t i) { return args[i].isTensor() ? args[i].toTensor() : at::Tensor(); };
         if (!op.writes.empty()) write_side_effects(op, node, arg);
@@ -414,11 +500,8 @@ void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* st
           inplace_results(schema, args, node);
           if (!schema.returns().empty()) results.push_back(args[0]);
         } else {
-          for (size_t i = op.args.size(), k = 0; i < n; ++i, ++k) {
-            check_overlap(args[i].toTensor());
-            write_out(args[i].toTensor(), types.results[k], {node, static_cast<uint32_t>(k)});
-            results.push_back(args[i]);
-          }
+          out_results(op, types, args, node);
+          if (!schema.returns().empty()) results.assign(args.begin() + op.args.size(), args.end());
         }
         stack->resize(stack->size() - n);
         for (c10::IValue& r : results) stack->push_back(std::move(r));

@@ -25,12 +25,13 @@ using Stack = std::vector<c10::IValue>;
 // PyTorch's own structured meta function of an overload, on a stack of Meta tensors. Null: the row
 // has a rule.
 using MetaFunction = void (*)(Stack*);
-MetaFunction meta_function(std::string_view overload);
 // The generated table (tools/gen_meta.py), in parts that compile side by side.
 struct MetaRow {
   const char* overload;
   MetaFunction function;
+  bool exact_out;  // does eager's out= form want the result's own dtype?
 };
+const MetaRow* meta_row(std::string_view overload);
 std::span<const MetaRow> meta_rows_0();
 std::span<const MetaRow> meta_rows_1();
 std::span<const MetaRow> meta_rows_2();
@@ -57,6 +58,7 @@ struct ArgInfo {
   ArgKind kind;
   bool as_attr = false;       // a Scalar that the row bakes
   bool as_number = false;     // a float that the row wants as a run-time number
+  bool must_fit = false;      // a Scalar that eager's kernel converts to the result's dtype
   bool unit_default = false;  // an integer default of 1 (alpha, beta, value): 1 is recorded as None
   std::string name;
 };
@@ -70,7 +72,8 @@ struct OpInfo {
   bool returns_list = false;
   std::vector<size_t> writes;  // positions of the arguments of Row::writes
   MetaFunction meta = nullptr;
-  std::string base_name;  // "aten::add.Tensor", for messages
+  bool exact_out = false;  // MetaRow's
+  std::string base_name;   // "aten::add.Tensor", for messages
 };
 
 enum class FormKind : uint8_t { kFunctional, kInplace, kOut };
@@ -115,10 +118,15 @@ class Call {
   template <class Boxed>
   const Inferred& infer(FormKind form, Boxed&& boxed) {
     finish_key(form);
-    if (const Inferred* hit = lookup()) return *hit;
-    Stack stack;
-    boxed(stack);
-    return miss(form, stack);
+    const Inferred* found = lookup();
+    if (!found) {
+      Stack stack;
+      boxed(stack);
+      found = &miss(form, stack);
+    }
+    if (!large_.empty()) [[unlikely]]
+      check_numbers(*found);
+    return *found;
   }
   ir::NodePtr node(const Inferred& types);
   c10::Device device() const { return device_; }
@@ -135,6 +143,7 @@ class Call {
   Inferred by_rule() const;
   Inferred by_meta(Stack& stack) const;
   void check_inplace(const Inferred& i) const;
+  void check_numbers(const Inferred& i) const;
 
   const OpInfo& op_;
   Hash128 key_;
@@ -142,6 +151,7 @@ class Call {
   c10::SmallVector<ir::Value, 6> operands_;
   Hash128 strides_;
   bool strided_ = false;
+  c10::SmallVector<at::Scalar, 1> large_;  // numbers that small dtypes may not hold
   c10::Device device_{c10::kXLA, -1};
   const Impl* first_ = nullptr;
   Dims first_strides_;
@@ -150,13 +160,18 @@ class Call {
 // Records the call on top of `stack` in the given form and replaces its arguments by the results.
 void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* stack);
 
+// Fails as eager does where dtype t cannot hold s.
+void check_fits(const at::Scalar& s, at::ScalarType t);
+
 // Pieces shared with the typed kernels.
 // Fails where eager fails: writing through a window that overlaps itself.
 void check_overlap(const at::Tensor& t);
+// Likewise: writing memory that `read` has a part of. The same window is fine.
+void check_partial_overlap(const at::Tensor& written, const at::Tensor& read);
 at::Tensor wrap(const Inferred& types, size_t i, ir::NodePtr node, c10::Device device);
 void write_result(const at::Tensor& to, ir::Value v);  // casts to the tensor's dtype
-// out=: resizes as eager does (with its warning), checks the dtype.
-void write_out(const at::Tensor& out, const Result& r, ir::Value v);
+// out=: resizes as eager does (with its warning), checks the dtype; `exact`: no cast.
+void write_out(const at::Tensor& out, const Result& r, ir::Value v, bool exact);
 void write_side_effects(const OpInfo& op, ir::NodePtr node,
                         const std::function<at::Tensor(size_t)>& arg);
 

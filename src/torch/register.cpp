@@ -111,9 +111,14 @@ ArgKind kind_of(c10::TypePtr t) {
   }
 }
 
+// Numbers that eager's kernels convert to the result's dtype, by the argument's name.
+constexpr std::string_view kMustFit =
+    "value alpha beta min max min_val max_val threshold negative_slope lambd";
+
 ArgInfo arg_info(const c10::Argument& a, const ops::Row& row) {
   ArgInfo i{.symbol = ir::symbol(a.name()), .kind = kind_of(a.real_type()), .name = a.name()};
   if (a.name() == "pin_memory") i.kind = ArgKind::kSkip;
+  i.must_fit = i.kind == ArgKind::kScalar && listed(kMustFit, a.name());
   i.as_attr = listed(row.baked, a.name());
   i.as_number = listed(row.numbers, a.name());
   const auto& d = a.default_value();
@@ -182,7 +187,8 @@ class Registrar {
   }
 
   const OpInfo* make_info(const ops::Row& row, const c10::FunctionSchema& schema) {
-    OpInfo i{&row, &ops::kind_of(row), {}, schema.returns().size(), false, {}, nullptr, row.name};
+    OpInfo i{&row, &ops::kind_of(row), {}, schema.returns().size()};
+    i.base_name = row.name;
     for (const c10::Argument& a : schema.arguments()) i.args.push_back(arg_info(a, row));
     i.returns_list = schema.returns().size() == 1 &&
                      schema.returns()[0].type()->kind() == c10::TypeKind::ListType;
@@ -191,7 +197,10 @@ class Registrar {
       if (!at) return error(row, cat("writes ", w, ", which is not an argument")), nullptr;
       i.writes.push_back(static_cast<size_t>(*at));
     }
-    if (!row.type) i.meta = meta_function(row.name);
+    if (const MetaRow* meta = meta_row(row.name)) {
+      i.exact_out = meta->exact_out;
+      if (!row.type) i.meta = meta->function;
+    }
     if (!row.type && !i.meta)
       return error(row, "no type rule, and PyTorch has no structured meta function for it"),
              nullptr;

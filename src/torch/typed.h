@@ -72,6 +72,7 @@ struct Typed<Op, R(A...)> {
           if constexpr (kForm == FormKind::kInplace) {
             at::Tensor& self = std::get<0>(std::tie(args...));
             check_overlap(self);
+            (check_read(self, args), ...);
             write_result(self, {c.node(types), 0});
             return self;
           } else {
@@ -94,6 +95,11 @@ struct Typed<Op, R(A...)> {
  private:
   static constexpr FormKind kForm =
       std::is_reference_v<R> ? FormKind::kInplace : FormKind::kFunctional;
+  static void check_read(const at::Tensor& written, const at::Tensor& t) {
+    check_partial_overlap(written, t);
+  }
+  template <class T>
+  static void check_read(const at::Tensor&, const T&) {}
   static at::Tensor as_tensor(const at::Tensor& t) { return t; }
   static at::Tensor as_tensor(const std::optional<at::Tensor>& t) {
     return t.value_or(at::Tensor());

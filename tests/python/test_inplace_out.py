@@ -263,3 +263,95 @@ def test_out_on_the_cpu_raises(device):
     x = a().to(device)
     with pytest.raises(RuntimeError):
         torch.add(x, x, out=torch.zeros(2, 3))
+
+
+OVERLAPS = {
+    "add_": lambda x: x[1:].add_(x[:-1]),
+    "add_alpha": lambda x: x[1:].add_(x[:-1], alpha=2),
+    "mul_": lambda x: x[:4].mul_(x[2:]),
+    "square transposed": lambda x: x[:4].view(2, 2).add_(x[:4].view(2, 2).t()),
+    "copy_": lambda x: x[1:].copy_(x[:-1]),
+    "lerp_": lambda x: x[1:].lerp_(x[:-1], 0.5),
+    "out=": lambda x: torch.add(x[:-1], 1, out=x[1:]),
+    "unary out=": lambda x: torch.sin(x[:-1], out=x[1:]),
+    "scan out=": lambda x: torch.cumsum(x[:-1], 0, out=x[1:]),
+}
+
+
+@pytest.mark.parametrize("name", OVERLAPS)
+def test_writing_memory_that_is_partly_read_raises_as_eager(name):
+    check_error(OVERLAPS[name], torch.arange(6.0))
+
+
+def test_writing_the_very_window_that_is_read_is_fine():
+    check(lambda x: torch.cumsum(x[1:5], 0, out=x[1:5]), torch.arange(6.0))
+
+
+WRONG_DTYPES = {
+    "mm": lambda x, out: torch.mm(x, x, out=out),
+    "bmm": lambda x, out: torch.bmm(x[None], x[None], out=out[None]),
+    "softmax": lambda x, out: torch.softmax(x, 0, out=out),
+    "triu": lambda x, out: torch.triu(x, out=out),
+    "gather": lambda x, out: torch.gather(x, 0, torch.zeros_like(x, dtype=torch.int64), out=out),
+    "argmax": lambda x, out: torch.argmax(x, 0, out=out[0]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_DTYPES)
+def test_out_of_another_dtype_raises_where_eager_does_not_cast(name):
+    check_error(WRONG_DTYPES[name], torch.ones(2, 2), torch.zeros(2, 2, dtype=torch.float64))
+
+
+CASTS = {
+    "add": lambda x, out: torch.add(x, x, out=out),
+    "sum": lambda x, out: torch.sum(x, 0, out=out[0]),
+    "cumsum": lambda x, out: torch.cumsum(x, 0, out=out),
+    "cat": lambda x, out: torch.cat([x[:1], x[1:]], out=out),
+}
+
+
+@pytest.mark.parametrize("name", CASTS)
+def test_out_of_another_dtype_is_cast_where_eager_casts(name):
+    check(CASTS[name], torch.ones(2, 2), torch.zeros(2, 2, dtype=torch.float64))
+
+
+NUMBERS = {
+    "fill_": lambda x: x.fill_(1e100),
+    "fill_ s8": lambda x: x.to(torch.int8).fill_(300),
+    "full": lambda x: torch.full((2,), 300, dtype=torch.int8, device=x.device),
+    "masked_fill": lambda x: x.masked_fill(x > 0, 1e100),
+    "masked_fill_ s8": lambda x: x.to(torch.int8).masked_fill_(x > 0, 300),
+    "clamp": lambda x: x.clamp(max=1e100),
+    "alpha": lambda x: torch.sub(x.to(torch.int8), x.to(torch.int8), alpha=300),
+    "addcmul": lambda x: torch.addcmul(x, x, x, value=1e100),
+    "scatter": lambda x: x.scatter(0, torch.zeros(1, dtype=torch.int64, device=x.device), 1e100),
+    "threshold": lambda x: torch.threshold(x, 0.5, 1e100),
+    "pad": lambda x: torch.nn.functional.pad(x, (1, 1), value=1e100),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_a_number_that_the_dtype_cannot_hold_raises_at_every_call(name):
+    for _ in range(2):  # the second call finds the result's type in the cache
+        check_error(NUMBERS[name], torch.ones(3))
+
+
+def test_numbers_that_eager_lets_overflow_overflow():
+    check(lambda x: [x + 1e100, x.to(torch.int8) * 300, x.fill_(float("inf"))], torch.ones(3))
+
+
+def test_out_lists_are_filled():
+    def program(x):
+        outs = [torch.empty(0, device=x.device) for _ in range(2)]
+        torch.split_with_sizes_copy(x, [1, 2], out=outs)
+        torch.unbind_copy(x[:2], out=outs)
+        return outs
+
+    check(program, torch.arange(3.0))
+
+
+def test_conj_physical_writes_in_place_and_out():
+    def program(x):
+        return [torch.conj_physical(x, out=torch.empty_like(x)), x.conj_physical_()]
+
+    check(program, torch.tensor([1 + 2j, 3 - 4j]))
