@@ -23,9 +23,10 @@ from pathlib import Path
 
 PARTS = 3
 # Structured functions that take the dtype of out= as the one to compute in, or cast themselves.
-CHOOSE_BY_OUT = frozenset(
-    "all any cat cumprod cumsum linalg_vector_norm mean nansum norm prod sum".split()
-)
+CHOOSE_BY_OUT = {
+    *("all", "any", "cat", "cumprod", "cumsum", "mean", "nansum", "norm", "prod", "sum"),
+    "linalg_vector_norm",
+}
 ROOT = Path(__file__).resolve().parent.parent
 
 
