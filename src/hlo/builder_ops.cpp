@@ -225,7 +225,7 @@ V Builder::select(V pred, V on_true, V on_false) {
 // So long ones add up in float64, which costs a conversion inside the loop. Accelerators add in
 // trees, and often have no fast float64.
 bool Builder::sums_in_double(const V& v, Ints dims) const {
-  constexpr int64_t kLongest = 512;
+  constexpr int64_t kLongest = 255;
   if (target_ != Target::kCpu || ir::real_dtype(v.dtype()) != DType::kF32) return false;
   int64_t n = 1;
   for (int64_t d : dims) n *= v.dim(static_cast<size_t>(d));

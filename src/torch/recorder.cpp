@@ -414,7 +414,7 @@ namespace {
 // Do the arguments that a call writes share memory with those that it reads?
 void check_written(const Form& form, c10::ArrayRef<c10::IValue> args) {
   bool out = form.kind == FormKind::kOut;
-  size_t reads = form.op->args.size(), end = out ? args.size() : std::min<size_t>(1, reads);
+  size_t reads = form.leading, end = out ? args.size() : std::min<size_t>(1, reads);
   for (size_t w = out ? reads : 0; w < end; ++w) {
     if (!args[w].isTensor()) continue;
     const at::Tensor& written = args[w].toTensor();
@@ -439,14 +439,14 @@ void inplace_results(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValu
   }
 }
 
-void out_results(const OpInfo& op, const Inferred& types, c10::ArrayRef<c10::IValue> args,
+void out_results(const OpInfo& op, const Inferred& types, c10::ArrayRef<c10::IValue> outs,
                  const ir::NodePtr& node) {
   uint32_t next = 0;
   auto write_next = [&](const at::Tensor& t) {
     write_out(t, types.results[next], {node, next}, op.exact_out);
     ++next;
   };
-  for (const c10::IValue& v : args.slice(op.args.size())) {
+  for (const c10::IValue& v : outs) {
     if (v.isTensor()) {
       write_next(v.toTensor());
       continue;
@@ -470,6 +470,11 @@ void functional_results(const OpInfo& op, const Inferred& types, const ir::NodeP
   for (size_t i = 0; i < op.num_returns; ++i) stack->emplace_back(wrap(types, i, node, device));
 }
 
+// An argument that an out= form has not: an option of a factory.
+c10::IValue option(const ArgInfo& a, const c10::IValue& out) {
+  return a.kind == ArgKind::kDType ? c10::IValue(out.toTensor().scalar_type()) : c10::IValue();
+}
+
 }  // namespace
 
 void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* stack) {
@@ -480,14 +485,17 @@ void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* st
   guarded(
       [&] {
         std::optional<at::Generator> generator;
-        for (size_t i = 0; i < op.args.size(); ++i) {
+        for (size_t i = 0; i < form.leading; ++i) {
           if (op.args[i].kind == ArgKind::kGenerator && !args[i].isNone())
             generator = args[i].toGenerator();
           call.value(op.args[i], args[i]);
         }
+        for (size_t i = form.leading; i < op.args.size(); ++i)
+          call.value(op.args[i], option(op.args[i], args.back()));
         if (op.row->special == ops::Special::kRandom) call.random(generator);
         const Inferred& types = call.infer(form.kind, [&](Stack& s) {
-          for (size_t i = 0; i < op.args.size(); ++i) s.push_back(args[i]);
+          for (size_t i = 0; i < op.args.size(); ++i)
+            s.push_back(i < form.leading ? args[i] : option(op.args[i], args.back()));
         });
         if (form.kind != FormKind::kFunctional) check_written(form, args);
         ir::NodePtr node = call.node(types);
@@ -500,8 +508,9 @@ void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* st
           inplace_results(schema, args, node);
           if (!schema.returns().empty()) results.push_back(args[0]);
         } else {
-          out_results(op, types, args, node);
-          if (!schema.returns().empty()) results.assign(args.begin() + op.args.size(), args.end());
+          auto outs = args.slice(form.leading);
+          out_results(op, types, outs, node);
+          if (!schema.returns().empty()) results.assign(outs.begin(), outs.end());
         }
         stack->resize(stack->size() - n);
         for (c10::IValue& r : results) stack->push_back(std::move(r));

@@ -80,6 +80,9 @@ enum class FormKind : uint8_t { kFunctional, kInplace, kOut };
 struct Form {
   const OpInfo* op;
   FormKind kind;
+  // How many of the row's arguments this form's schema has in front; the others (dtype, layout,
+  // device, pin_memory of a factory) follow from out=.
+  size_t leading;
 };
 
 // Result types of a call, and eager's strides (empty: row-major).

@@ -152,12 +152,24 @@ bool is_inplace_of(const c10::FunctionSchema& f, const c10::FunctionSchema& s) {
          s.arguments()[0].alias_info()->isWrite();
 }
 
-bool is_out_of(const c10::FunctionSchema& f, const c10::FunctionSchema& s) {
-  size_t n = f.arguments().size(), r = f.returns().size();
-  if (s.arguments().size() != n + r || !same_args(f, s, n)) return false;
-  for (size_t i = n; i < n + r; ++i)
-    if (!s.arguments()[i].is_out()) return false;
-  return true;
+// Of the functional's arguments, those that are no tensor options; all where it has none.
+size_t without_options(const c10::FunctionSchema& f) {
+  size_t n = f.arguments().size();
+  bool options = n >= 4 && f.arguments()[n - 4].name() == "dtype" &&
+                 f.arguments()[n - 1].name() == "pin_memory";
+  return options ? n - 4 : n;
+}
+
+// The number of leading arguments that an out= form shares with the functional.
+std::optional<size_t> is_out_of(const c10::FunctionSchema& f, const c10::FunctionSchema& s) {
+  size_t all = s.arguments().size(), r = f.returns().size();
+  for (size_t n : {f.arguments().size(), without_options(f)}) {
+    if (all != n + r || !same_args(f, s, n)) continue;
+    bool outs = true;
+    for (size_t i = n; i < all; ++i) outs = outs && s.arguments()[i].is_out();
+    if (outs) return n;
+  }
+  return std::nullopt;
 }
 
 class Registrar {
@@ -173,7 +185,7 @@ class Registrar {
     if (!op) return error(row, "PyTorch has no operator of this name");
     const OpInfo* info = make_info(row, op->schema());
     if (!info) return;
-    add(parse(row.name), {info, FormKind::kFunctional});
+    add(parse(row.name), {info, FormKind::kFunctional, info->args.size()});
     std::string base = parse(row.name).name;
     for (const OperatorName& n : by_name_[base + "_"]) derive(*info, op->schema(), n);
     for (const OperatorName& n : by_name_[base]) derive(*info, op->schema(), n);
@@ -211,8 +223,10 @@ class Registrar {
   bool derive(const OpInfo& info, const c10::FunctionSchema& functional, const OperatorName& n) {
     auto op = c10::Dispatcher::singleton().findSchema(n);
     if (!op) return false;
-    if (is_inplace_of(functional, op->schema())) return add(n, {&info, FormKind::kInplace}), true;
-    if (is_out_of(functional, op->schema())) return add(n, {&info, FormKind::kOut}), true;
+    if (is_inplace_of(functional, op->schema()))
+      return add(n, {&info, FormKind::kInplace, info.args.size()}), true;
+    if (auto leading = is_out_of(functional, op->schema()))
+      return add(n, {&info, FormKind::kOut, *leading}), true;
     return false;
   }
 

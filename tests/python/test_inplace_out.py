@@ -355,3 +355,17 @@ def test_conj_physical_writes_in_place_and_out():
         return [torch.conj_physical(x, out=torch.empty_like(x)), x.conj_physical_()]
 
     check(program, torch.tensor([1 + 2j, 3 - 4j]))
+
+
+def test_factories_with_out_record_no_cut():
+    def program(x):
+        outs = [torch.empty(0, dtype=t, device=x.device) for t in (torch.float64, torch.int32)]
+        torch.arange(1, 9, 2, out=outs[0])
+        torch.eye(2, 3, out=outs[1])
+        more = [torch.linspace(0, 1, 5, out=torch.empty(5, device=x.device))]
+        more.append(torch.arange(5, out=torch.empty(5, dtype=torch.float16, device=x.device)))
+        return outs + more
+
+    torch_pjrt.metrics.clear()
+    check(program, torch.zeros(1))
+    assert not [k for k in torch_pjrt.metrics.counters() if k.startswith("aten::")]
