@@ -22,6 +22,7 @@ set(TP_OPS
     src/ops/embedding.cpp
     src/ops/grid_sample.cpp
     src/ops/helpers.cpp
+    src/ops/host.cpp
     src/ops/index.cpp
     src/ops/index_put.cpp
     src/ops/indexing.cpp
@@ -93,6 +94,9 @@ set(TP_TORCH
     src/torch/errors.cpp
     src/torch/factories.cpp
     src/torch/frames.cpp
+    src/torch/host_call.cpp
+    src/torch/host_check.cpp
+    src/torch/host_op.cpp
     src/torch/meta_rows_0.cpp
     src/torch/meta_rows_1.cpp
     src/torch/meta_rows_2.cpp
@@ -100,6 +104,7 @@ set(TP_TORCH
     src/torch/recorder.cpp
     src/torch/register.cpp
     src/torch/runtime.cpp
+    src/torch/schema.cpp
     src/torch/tensor.cpp
     src/torch/typed.cpp
     src/torch/views.cpp)

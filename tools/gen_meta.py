@@ -8,7 +8,7 @@ The file has PARTS sections, each compiled by a translation unit of its own
 Reads the overload names that src/ops registers and torch's own native_functions.yaml, and emits one
 line for each row that PyTorch has a structured shape function for: `at::meta::<op>`, eager's own
 promotion, broadcasting and error text. Rows with a type rule of their own come out too; the
-registry prefers the row's.
+registry prefers the row's. So do the ones that COSTLY names, which have no row.
 
 A row also says whether eager's out= form wants the result's own dtype: what PyTorch's structured
 functions ask unless they are TensorIterators (which cast) or look at the output to choose a dtype.
@@ -27,6 +27,9 @@ CHOOSE_BY_OUT = {
     *("all", "any", "cat", "cumprod", "cumsum", "mean", "nansum", "norm", "prod", "sum"),
     "linalg_vector_norm",
 }
+# Host ops (src/torch/host_op.cpp) whose kernels are too slow, or too trusting of their integers, to
+# learn the result's type from a run on made-up values.
+COSTLY = re.compile(r"^(_?linalg_\w*[a-z0-9]|lu_unpack|triangular_solve)$")
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -95,6 +98,7 @@ def main() -> None:
     yaml = a.torch.parent / "torchgen" / "packaged" / "ATen" / "native" / "native_functions.yaml"
     known, iterators = structured(yaml)
     names = [n for n in row_names() if n in known]
+    names += sorted(n for n in known if COSTLY.search(n) and n not in names)
     lines = [text for p in range(PARTS) for text in section(p, names[p::PARTS], known, iterators)]
     write(a.out, lines)
 

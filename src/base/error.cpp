@@ -20,6 +20,11 @@ Error&& Error::at(std::string where) && {
   return std::move(*this);
 }
 
+Error&& Error::raised_by(int64_t node) && {
+  raised_by_ = node;
+  return std::move(*this);
+}
+
 void fail(Code code, std::string message, std::string fix) {
   throw Error(code, std::move(message)).fix(std::move(fix));
 }

@@ -2,6 +2,7 @@
 // the user's line, `fix` what to do. src/bind and src/torch turn it into the Python type that eager
 // raises.
 #pragma once
+#include <cstdint>
 #include <exception>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@ enum class Code : unsigned char {
   kValue,           // ValueError
   kNotImplemented,  // NotImplementedError
   kOutOfMemory,     // torch.OutOfMemoryError
+  kLinAlg,          // torch.linalg.LinAlgError
   kInternal,        // RuntimeError that asks for a report
 };
 
@@ -26,11 +28,15 @@ class Error : public std::exception {
   // Both return *this, so that they chain behind the constructor in a throw.
   Error&& fix(std::string text) &&;
   Error&& at(std::string where) &&;
+  // Where a host call raised: its node's place in the program's order; else -1.
+  Error&& raised_by(int64_t node) &&;
+  int64_t raised_by() const { return raised_by_; }
   const char* what() const noexcept override { return text_.c_str(); }
 
  private:
   void compose();
   Code code_;
+  int64_t raised_by_ = -1;
   std::string message_, where_, fix_, text_;
 };
 

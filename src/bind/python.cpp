@@ -41,6 +41,9 @@ void log_to_python(int level, std::string_view text) {
   }
 }
 
+// An exception type of PyTorch's own; the module holds it.
+PyObject* torch_type(const char* name) { return py::module_::import("torch._C").attr(name).ptr(); }
+
 PyObject* python_type(Code c) {
   switch (c) {
     case Code::kIndex:
@@ -52,6 +55,9 @@ PyObject* python_type(Code c) {
     case Code::kNotImplemented:
       return PyExc_NotImplementedError;
     case Code::kOutOfMemory:
+      return torch_type("OutOfMemoryError");
+    case Code::kLinAlg:
+      return torch_type("_LinAlgError");
     case Code::kRuntime:
     case Code::kInternal:
       break;
@@ -72,6 +78,10 @@ void translate(std::exception_ptr p) {
     PyErr_SetString(PyExc_TypeError, e.what_without_backtrace());
   } catch (const c10::NotImplementedError& e) {
     PyErr_SetString(PyExc_NotImplementedError, e.what_without_backtrace());
+  } catch (const c10::LinAlgError& e) {
+    PyErr_SetString(torch_type("_LinAlgError"), e.what_without_backtrace());
+  } catch (const c10::OutOfMemoryError& e) {
+    PyErr_SetString(torch_type("OutOfMemoryError"), e.what_without_backtrace());
   } catch (const c10::Error& e) {
     PyErr_SetString(PyExc_RuntimeError, e.what_without_backtrace());
   }

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <thread>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -231,6 +232,35 @@ ProgramPtr Executor::compile(const Planned& planned, const std::string& module,
   return program;
 }
 
+namespace {
+
+// The nodes that depend on the one at place `at` of the program with these roots.
+std::unordered_set<const ir::Node*> dependents(const std::vector<Value>& roots, int64_t at) {
+  std::lock_guard lock(ir::graph_lock());
+  ir::Graph g = ir::build_graph(roots, [](const ir::Node&) { return true; });
+  std::unordered_set<const ir::Node*> found;
+  for (size_t i = static_cast<size_t>(at); i < g.order.size(); ++i) {
+    auto operands = g.order[i]->operands();
+    if (i == static_cast<size_t>(at) ||
+        std::any_of(operands.begin(), operands.end(),
+                    [&](const Value& v) { return found.contains(v.node.get()); }))
+      found.insert(g.order[i]);
+  }
+  return found;
+}
+
+[[noreturn]] void rethrow_failure(const Error& e, const std::vector<Value>& program,
+                                  const std::vector<Value>& asked) {
+  if (e.raised_by() < 0) throw Error(e);
+  auto hit = dependents(program, e.raised_by());
+  std::vector<size_t> roots;
+  for (size_t i = 0; i < asked.size(); ++i)
+    if (hit.contains(asked[i].node.get())) roots.push_back(i);
+  throw HostFailure(e, std::move(roots));
+}
+
+}  // namespace
+
 std::vector<DataPtr> Executor::arguments(const Planned& planned, SyncResult& result, int device) {
   const ir::Graph& g = planned.graph;
   std::vector<DataPtr> args(g.num_buffers);
@@ -262,7 +292,11 @@ SyncResult Executor::sync(SyncRequest request) {
   std::vector<DataPtr> outputs;
   if (program) {
     std::vector<DataPtr> args = arguments(planned, result, request.device);
-    outputs = client::client().execute(*program->executable, args, {}, request.device);
+    try {
+      outputs = client::client().execute(*program->executable, args, {}, request.device);
+    } catch (const Error& e) {
+      rethrow_failure(e, planned.graph.roots, request.roots);
+    }
     launched(std::move(planned.graph.roots), outputs, program);
   }
   for (size_t i = 0; i < request.roots.size(); ++i) {
@@ -319,19 +353,23 @@ void Executor::retire(size_t keep) {
     }
     try {
       l.outputs.back()->await();
-    } catch (const Error&) {
-      bury(l);
+    } catch (const Error& e) {
+      bury(l, e);
     }
   }
 }
 
-void Executor::bury(const Launch& l) {
+void Executor::bury(const Launch& l, const Error& e) {
   probe::counter("FailedExecutions").add();
+  std::unordered_set<const ir::Node*> hit;
+  if (e.raised_by() >= 0) hit = dependents(l.roots, e.raised_by());
   std::lock_guard lock(mu_);
   std::erase_if(failed_, [](const auto& f) { return f.second.output.expired(); });
-  auto told = std::make_shared<bool>(false);
-  for (size_t i = 0; i < l.outputs.size(); ++i)
-    failed_[l.outputs[i].get()] = {l.outputs[i], l.roots[i], told};
+  auto told = std::make_shared<bool>(false), spared = std::make_shared<bool>(true);
+  for (size_t i = 0; i < l.outputs.size(); ++i) {
+    bool concerned = e.raised_by() < 0 || hit.contains(l.roots[i].node.get());
+    failed_[l.outputs[i].get()] = {l.outputs[i], l.roots[i], concerned ? told : spared};
+  }
 }
 
 void Executor::wait() {

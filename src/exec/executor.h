@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/error.h"
 #include "client/computation_client.h"
 #include "exec/disk_cache.h"
 #include "exec/program_cache.h"
@@ -35,6 +36,17 @@ struct SyncResult {
   std::unordered_map<const ir::Node*, client::DataPtr> uploads;  // fills that went up as parameters
 };
 
+// A host op of the program raised while it was launched. The roots (of the request) that depend on
+// it have no value; the others do not know of it.
+class HostFailure : public Error {
+ public:
+  HostFailure(const Error& e, std::vector<size_t> roots) : Error(e), roots_(std::move(roots)) {}
+  const std::vector<size_t>& roots() const { return roots_; }
+
+ private:
+  std::vector<size_t> roots_;
+};
+
 // A graph as people read it: torch_pjrt.graph.last() and .of(). The texts of old programs are
 // dropped.
 struct GraphRecord {
@@ -47,6 +59,7 @@ class Executor {
  public:
   Executor(std::string torch_revision, std::string revision);
 
+  // Throws HostFailure where a host op raises at once.
   SyncResult sync(SyncRequest request);
   // Text, dot, module and key of the graph of `request` without running or compiling it.
   GraphRecord describe(SyncRequest request);
@@ -59,7 +72,7 @@ class Executor {
   // those.
   struct Recovered {
     ir::Value value;
-    bool told;  // some output of that program was asked for before: its error has been raised
+    bool told;  // its error has been raised, at this output or another; or is not this output's
   };
   std::optional<Recovered> recover(const client::Data* data);
 
@@ -82,7 +95,7 @@ class Executor {
   void launched(std::vector<ir::Value> roots, std::vector<client::DataPtr> outputs,
                 ProgramPtr program);
   void retire(size_t keep);
-  void bury(const Launch& l);
+  void bury(const Launch& l, const Error& e);
 
   std::string torch_revision_, revision_;
   ProgramCache cache_;
@@ -92,7 +105,7 @@ class Executor {
   struct Failed {
     std::weak_ptr<client::Data> output;
     ir::Value value;
-    std::shared_ptr<bool> told;  // one for all outputs of a launch
+    std::shared_ptr<bool> told;  // one for all outputs of a launch that the failure concerns
   };
   std::unordered_map<const client::Data*, Failed> failed_;
   LruMap<Hash128, std::shared_ptr<const GraphRecord>> records_{32};

@@ -348,6 +348,32 @@ std::vector<V> Builder::while_loop(std::span<const V> init, const Region& cond,
   return region_op("stablehlo.while", init, types, {}, args, regions);
 }
 
+namespace {
+
+// Row-major layouts, as stablehlo.custom_call's operand_layouts wants them: minor dims first.
+std::string row_major_layouts(std::span<const Type> types) {
+  std::vector<std::string> each;
+  for (Type t : types) {
+    IntList order;
+    for (int d = t.rank() - 1; d >= 0; --d) order.push_back(d);
+    std::string list = order.empty() ? std::string() : cat("[", join(order, ", "), "]");
+    each.push_back(cat("dense<", list, "> : tensor<", t.rank(), "xindex>"));
+  }
+  return cat("[", join(each, ", "), "]");
+}
+
+}  // namespace
+
+std::vector<V> Builder::custom_call(std::string_view target, std::span<const V> in,
+                                    std::span<const Type> out, std::string_view config) {
+  std::vector<Type> operands;
+  for (const V& v : in) operands.push_back(v.type);
+  return ops("stablehlo.custom_call", in, out,
+             cat("api_version = 4 : i32, call_target_name = \"", target, "\", backend_config = {",
+                 config, "}, operand_layouts = ", row_major_layouts(operands),
+                 ", result_layouts = ", row_major_layouts(out)));
+}
+
 std::vector<V> Builder::rng_bits(V state, Type out) {
   std::array<Type, 2> types{state.type, out};
   return ops("stablehlo.rng_bit_generator", {&state, 1}, types,

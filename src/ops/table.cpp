@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/families.h"
+#include "ops/host.h"
 
 namespace tp::ops {
 namespace {
@@ -84,14 +85,19 @@ const ir::OpKind& kind_of(const Row& row) {
   static const Table& t = the_table();
   auto it = std::upper_bound(t.blocks.begin(), t.blocks.end(), &row,
                              [](const Row* r, const Table::Block& b) { return r < b.end; });
-  check(it != t.blocks.end() && &row >= it->begin, "a row belongs to a family");
+  if (it == t.blocks.end() || &row < it->begin) {
+    const ir::OpKind* host = host_kind_of(row);
+    check(host != nullptr, "a row belongs to a family, or is a host op's");
+    return *host;
+  }
   return t.kinds[it->first + static_cast<size_t>(&row - it->begin)];
 }
 
 const Row* row_of(const ir::OpKind& kind) {
   static const Table& t = the_table();
   const ir::OpKind *first = t.kinds.data(), *last = first + t.kinds.size();
-  return &kind >= first && &kind < last ? t.rows[static_cast<size_t>(&kind - first)] : nullptr;
+  return &kind >= first && &kind < last ? t.rows[static_cast<size_t>(&kind - first)]
+                                        : host_row_of(kind);
 }
 
 }  // namespace tp::ops

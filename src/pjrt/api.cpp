@@ -1,6 +1,7 @@
 #include "pjrt/api.h"
 
 #include "base/text.h"
+#include "pjrt/ffi.h"
 
 namespace tp::pjrt {
 
@@ -38,6 +39,7 @@ Code to_code(PJRT_Error_Code code) {
 }
 
 Error to_error(std::string_view function, const Failure& f) {
+  if (auto raised = ffi::raised_by_handler(f.words)) return *raised;
   return Error(to_code(f.code), cat(function, " failed with ", code_name(f.code), " [",
                                     static_cast<int>(f.code), "]: ", f.words));
 }

@@ -4,7 +4,11 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string_view>
+
+#include "base/error.h"
 
 namespace tp::pjrt::ffi {
 
@@ -48,7 +52,13 @@ struct Number {
   const void* value;
 };
 
-// Sorted by name. A value of kind 3 is a Number, of kind 4 a Text.
+struct Array {
+  int element_type;
+  size_t size;
+  const void* data;
+};
+
+// Sorted by name. A value of kind 1 is an Array, of kind 3 a Number, of kind 4 a Text.
 struct Attributes {
   size_t struct_size;
   Extension* extension_start;
@@ -95,7 +105,17 @@ using Handler = Error* (*)(Frame*);
 bool answered_version(Frame* frame);
 // An s64 attribute by name, or `fallback`.
 int64_t integer(const Frame& frame, std::string_view name, int64_t fallback);
-// What a handler returns to make the program fail with these words.
+// A text, and an s64 array attribute by name; empty where there is none.
+std::string_view text(const Frame& frame, std::string_view name);
+std::span<const int64_t> integers(const Frame& frame, std::string_view name);
+
+// What a handler returns to make the program fail with these words. An error with a Code comes out
+// of the failed program as tp::Error with that code and exactly these words (raised_by_handler);
+// its raised_by() is the call's s64 attribute "node".
 Error* failure(const Frame& frame, const char* words);
+Error* failure(const Frame& frame, Code code, std::string_view words);
+inline constexpr std::string_view kNode = "node";
+// The error that a handler returned with a Code, found in what the plugin made of it.
+std::optional<tp::Error> raised_by_handler(std::string_view plugins_words);
 
 }  // namespace tp::pjrt::ffi

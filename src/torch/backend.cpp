@@ -12,6 +12,7 @@
 #include "client/registry.h"
 #include "probe/probe.h"
 #include "torch/errors.h"
+#include "torch/host_op.h"
 #include "torch/kernels.h"
 #include "torch/random.h"
 #include "torch/runtime.h"
@@ -129,7 +130,7 @@ void cpu_fallback(const c10::OperatorHandle& op, std::vector<c10::IValue>* stack
 namespace {
 
 void boxed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  cpu_fallback(op, stack);
+  if (!record_host_op(op, stack)) cpu_fallback(op, stack);
 }
 
 std::vector<torch::Library>& libraries() {
@@ -152,6 +153,7 @@ void register_all() {
   register_factories(aten);
   register_views(aten);
   register_rows(aten);
+  register_host_check(aten);
   library("_", c10::DispatchKey::XLA, __LINE__)
       .fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback>());
   library("_", c10::DispatchKey::AutocastXLA, __LINE__)

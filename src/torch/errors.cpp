@@ -21,6 +21,8 @@ void rethrow(const Error& e, const std::string& context) {
       C10_THROW_ERROR(NotImplementedError, text);
     case Code::kOutOfMemory:
       C10_THROW_ERROR(OutOfMemoryError, text);
+    case Code::kLinAlg:
+      C10_THROW_ERROR(LinAlgError, text);
     case Code::kRuntime:
     case Code::kInternal:
       break;

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "torch/errors.h"
 #include "torch/frames.h"
+#include "torch/host_op.h"
 #include "torch/random.h"
 
 namespace tp::torch_room {
@@ -303,6 +304,19 @@ Inferred Call::by_meta(Stack& stack) const {
   return i;
 }
 
+Inferred Call::by_dry_run(Stack& stack) const {
+  Inferred i;
+  for (const at::Tensor& t : dry_run(*op_.cpu, std::move(stack))) {
+    Result r = result_of(t);
+    // A window of more memory (lstsq) is laid out without the rest.
+    if (t.defined() && !t.is_non_overlapping_and_dense())
+      r.strides = std::make_unique<Dims>(dims_of(at::infer_dense_strides(t.sizes(), t.strides())));
+    i.types.push_back(r.type);
+    i.results.push_back(std::move(r));
+  }
+  return i;
+}
+
 void Call::check_inplace(const Inferred& i) const {
   const Impl& self = *first_;
   Type t = i.types.at(0);
@@ -321,7 +335,7 @@ void Call::check_inplace(const Inferred& i) const {
 }
 
 const Inferred& Call::miss(FormKind form, Stack& stack) {
-  Inferred i = op_.row->type ? by_rule() : by_meta(stack);
+  Inferred i = op_.row->type ? by_rule() : op_.meta ? by_meta(stack) : by_dry_run(stack);
   with_args([&](const ops::Args& args) { ops::check_call(*op_.row, args); });
   if (form == FormKind::kInplace && first_) check_inplace(i);
   return **type_cache().put(key_, std::make_unique<Inferred>(std::move(i)));
@@ -367,8 +381,11 @@ void write_out(const at::Tensor& out, const Result& r, Value v, bool exact) {
     fail(Code::kRuntime,
          cat("result type ", c10::toString(from), " can't be cast to the desired output type ",
              c10::toString(out.scalar_type())));
-  at::native::resize_output(out, ref_of(r.type.dims()));
-  write_result(out, std::move(v));
+  bool resized = at::native::resize_output(out, ref_of(r.type.dims()));
+  if (resized && r.strides)  // eager lays out what it resized as the op likes it
+    adopt(impl_of(out), cast(std::move(v), to_dtype(out.scalar_type())), *r.strides);
+  else
+    write_result(out, std::move(v));
 }
 
 void write_side_effects(const OpInfo& op, ir::NodePtr node,

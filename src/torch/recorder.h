@@ -7,11 +7,13 @@
 // no lock, and PyTorch's shape functions are asked with no lock of ours held.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/stack.h>
 #include <c10/core/Scalar.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,6 +76,8 @@ struct OpInfo {
   MetaFunction meta = nullptr;
   bool exact_out = false;  // MetaRow's
   std::string base_name;   // "aten::add.Tensor", for messages
+  // A host op without a meta function: its CPU kernel tells the types (host_op.h).
+  std::optional<c10::OperatorHandle> cpu = {};
 };
 
 enum class FormKind : uint8_t { kFunctional, kInplace, kOut };
@@ -145,6 +149,7 @@ class Call {
   void with_args(const std::function<void(const ops::Args&)>& f) const;
   Inferred by_rule() const;
   Inferred by_meta(Stack& stack) const;
+  Inferred by_dry_run(Stack& stack) const;
   void check_inplace(const Inferred& i) const;
   void check_numbers(const Inferred& i) const;
 

@@ -10,6 +10,7 @@
 #include "torch/errors.h"
 #include "torch/kernels.h"
 #include "torch/recorder.h"
+#include "torch/schema.h"
 
 namespace tp::torch_room {
 namespace {
@@ -53,125 +54,6 @@ class Kernel final : public c10::OperatorKernel {
   Indices indices_;
 };
 
-std::vector<std::string> words(std::string_view s) {
-  std::vector<std::string> out;
-  while (!s.empty()) {
-    size_t n = std::min(s.find(' '), s.size());
-    if (n) out.emplace_back(s.substr(0, n));
-    s.remove_prefix(std::min(n + 1, s.size()));
-  }
-  return out;
-}
-
-bool listed(std::string_view list, std::string_view name) {
-  for (const std::string& w : words(list))
-    if (w == name) return true;
-  return false;
-}
-
-ArgKind list_kind(const c10::TypePtr& element) {
-  switch (element->kind()) {
-    case c10::TypeKind::TensorType:
-      return ArgKind::kTensorList;
-    case c10::TypeKind::OptionalType:
-      return ArgKind::kOptTensorList;
-    case c10::TypeKind::BoolType:
-      return ArgKind::kBools;
-    case c10::TypeKind::FloatType:
-      return ArgKind::kFloats;
-    default:
-      return ArgKind::kInts;
-  }
-}
-
-ArgKind kind_of(c10::TypePtr t) {
-  if (auto o = t->cast<c10::OptionalType>()) t = o->getElementType();
-  switch (t->kind()) {
-    case c10::TypeKind::TensorType:
-      return ArgKind::kTensor;
-    case c10::TypeKind::NumberType:
-      return ArgKind::kScalar;
-    case c10::TypeKind::IntType:
-    case c10::TypeKind::SymIntType:
-      return ArgKind::kInt;
-    case c10::TypeKind::FloatType:
-      return ArgKind::kFloat;
-    case c10::TypeKind::BoolType:
-      return ArgKind::kBool;
-    case c10::TypeKind::StringType:
-      return ArgKind::kText;
-    case c10::TypeKind::GeneratorType:
-      return ArgKind::kGenerator;
-    case c10::TypeKind::ScalarTypeType:
-      return ArgKind::kDType;
-    case c10::TypeKind::ListType:
-      return list_kind(t->expectRef<c10::ListType>().getElementType());
-    default:
-      return ArgKind::kSkip;  // Device, Layout, MemoryFormat
-  }
-}
-
-// Numbers that eager's kernels convert to the result's dtype, by the argument's name.
-constexpr std::string_view kMustFit =
-    "value alpha beta min max min_val max_val threshold negative_slope lambd";
-
-ArgInfo arg_info(const c10::Argument& a, const ops::Row& row) {
-  ArgInfo i{.symbol = ir::symbol(a.name()), .kind = kind_of(a.real_type()), .name = a.name()};
-  if (a.name() == "pin_memory") i.kind = ArgKind::kSkip;
-  i.must_fit = i.kind == ArgKind::kScalar && listed(kMustFit, a.name());
-  i.as_attr = listed(row.baked, a.name());
-  i.as_number = listed(row.numbers, a.name());
-  const auto& d = a.default_value();
-  i.unit_default = i.kind == ArgKind::kScalar && d && d->isInt() && d->toInt() == 1;
-  return i;
-}
-
-std::string display(const OperatorName& n) {
-  return n.overload_name.empty() ? n.name : cat(n.name, ".", n.overload_name);
-}
-
-OperatorName parse(std::string_view s) {
-  size_t dot = s.find('.');
-  if (dot == std::string_view::npos) return {std::string(s), ""};
-  return {std::string(s.substr(0, dot)), std::string(s.substr(dot + 1))};
-}
-
-bool same_type(const c10::Argument& a, const c10::Argument& b) { return *a.type() == *b.type(); }
-
-bool same_args(const c10::FunctionSchema& a, const c10::FunctionSchema& b, size_t count) {
-  for (size_t i = 0; i < count; ++i)
-    if (a.arguments()[i].name() != b.arguments()[i].name() ||
-        !same_type(a.arguments()[i], b.arguments()[i]))
-      return false;
-  return true;
-}
-
-bool is_inplace_of(const c10::FunctionSchema& f, const c10::FunctionSchema& s) {
-  size_t n = f.arguments().size();
-  return n && s.arguments().size() == n && same_args(f, s, n) && s.arguments()[0].alias_info() &&
-         s.arguments()[0].alias_info()->isWrite();
-}
-
-// Of the functional's arguments, those that are no tensor options; all where it has none.
-size_t without_options(const c10::FunctionSchema& f) {
-  size_t n = f.arguments().size();
-  bool options = n >= 4 && f.arguments()[n - 4].name() == "dtype" &&
-                 f.arguments()[n - 1].name() == "pin_memory";
-  return options ? n - 4 : n;
-}
-
-// The number of leading arguments that an out= form shares with the functional.
-std::optional<size_t> is_out_of(const c10::FunctionSchema& f, const c10::FunctionSchema& s) {
-  size_t all = s.arguments().size(), r = f.returns().size();
-  for (size_t n : {f.arguments().size(), without_options(f)}) {
-    if (all != n + r || !same_args(f, s, n)) continue;
-    bool outs = true;
-    for (size_t i = n; i < all; ++i) outs = outs && s.arguments()[i].is_out();
-    if (outs) return n;
-  }
-  return std::nullopt;
-}
-
 class Registrar {
  public:
   explicit Registrar(torch::Library& m) : lib_(m) {
@@ -181,16 +63,17 @@ class Registrar {
 
   void row(const ops::Row& row) {
     if (std::string_view(row.name).starts_with("torch_pjrt::")) return;
-    auto op = c10::Dispatcher::singleton().findSchema(parse(row.name));
+    auto op = c10::Dispatcher::singleton().findSchema(parse_name(row.name));
     if (!op) return error(row, "PyTorch has no operator of this name");
     const OpInfo* info = make_info(row, op->schema());
     if (!info) return;
-    add(parse(row.name), {info, FormKind::kFunctional, info->args.size()});
-    std::string base = parse(row.name).name;
+    add(parse_name(row.name), {info, FormKind::kFunctional});
+    std::string base = parse_name(row.name).name;
     for (const OperatorName& n : by_name_[base + "_"]) derive(*info, op->schema(), n);
     for (const OperatorName& n : by_name_[base]) derive(*info, op->schema(), n);
     for (const std::string& also : words(row.also))
-      if (!derive(*info, op->schema(), parse(also))) error(row, cat(also, " is not a form of it"));
+      if (!derive(*info, op->schema(), parse_name(also)))
+        error(row, cat(also, " is not a form of it"));
   }
 
  private:
@@ -199,11 +82,7 @@ class Registrar {
   }
 
   const OpInfo* make_info(const ops::Row& row, const c10::FunctionSchema& schema) {
-    OpInfo i{&row, &ops::kind_of(row), {}, schema.returns().size()};
-    i.base_name = row.name;
-    for (const c10::Argument& a : schema.arguments()) i.args.push_back(arg_info(a, row));
-    i.returns_list = schema.returns().size() == 1 &&
-                     schema.returns()[0].type()->kind() == c10::TypeKind::ListType;
+    OpInfo i = op_info(row, schema);
     for (const std::string& w : words(row.writes)) {
       auto at = schema.argumentIndexWithName(w);
       if (!at) return error(row, cat("writes ", w, ", which is not an argument")), nullptr;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "base/error.h"
@@ -46,7 +47,7 @@ Collected collect(int device, uint64_t only) {
       c.born.emplace_back(a.id, std::move(a.birth));
       a.birth = ir::NodePtr();
     }
-    if (!a.pending()) return;
+    if (!a.pending() || (a.raised && !only)) return;
     c.roots.push_back(a.value);
     c.ids.push_back(a.id);
   });
@@ -82,10 +83,20 @@ void settle(const Collected& c, exec::SyncResult& result) {
     if (i == c.ids.size() || c.ids[i] != a.id || !(a.value == c.roots[i]))
       return;  // new, or written meanwhile
     a.data = result.outputs[i];
+    a.raised = false;
     old.push_back(std::move(a.value));
     a.value = Value();
     for (auto& g : a.gathers) old_gathers.push_back(std::move(g));
     a.gathers.clear();
+  });
+}
+
+void mark_raised(const Collected& c, const exec::HostFailure& f) {
+  std::unordered_map<uint64_t, size_t> place;
+  for (size_t i : f.roots()) place[c.ids[i]] = i;
+  for_each_alias([&](Alias& a) {
+    auto it = place.find(a.id);
+    if (it != place.end() && a.value == c.roots[it->second]) a.raised = true;
   });
 }
 
@@ -98,11 +109,34 @@ bool sync_device(int device, bool force_data, uint64_t only = 0) {
   try {
     exec::SyncResult result = executor().sync(std::move(request));
     settle(c, result);
+  } catch (const exec::HostFailure& f) {
+    restore_births(c);
+    mark_raised(c, f);
+    throw;
   } catch (...) {
     restore_births(c);
     throw;
   }
   return true;
+}
+
+// Where a host op raises, what does not depend on it is computed all the same. Throws in the end,
+// or, for a read, leaves that to whoever reads a value that depends on it.
+bool sync_sound(int device, bool force_data) {
+  std::exception_ptr raised;
+  bool ran = false;
+  for (bool again = true; again;) {
+    again = false;
+    try {
+      ran = sync_device(device, force_data) || ran;
+    } catch (const exec::HostFailure& f) {
+      if (f.roots().empty()) throw;
+      if (!raised) raised = std::current_exception();
+      again = true;
+    }
+  }
+  if (raised && force_data) std::rethrow_exception(raised);
+  return ran;
 }
 
 int device_count() {
@@ -122,7 +156,7 @@ bool sync_devices(bool force_data) {
   GilRelease no_gil;
   std::lock_guard lock(one_sync);
   int n = device_count();
-  for (int d = 0; d < n; ++d) ran = sync_device(d, force_data) || ran;
+  for (int d = 0; d < n; ++d) ran = sync_sound(d, force_data) || ran;
   return ran;
 }
 
@@ -139,7 +173,7 @@ bool await_data(Alias& a, const DataPtr& data) {
   try {
     data->await();
     return true;
-  } catch (const Error&) {
+  } catch (const Error& e) {
     auto lost = executor().recover(data.get());
     if (!lost) throw;
     {
@@ -148,6 +182,7 @@ bool await_data(Alias& a, const DataPtr& data) {
       if (a.data == data) {
         old = std::move(a.data);
         a.value = lost->value;
+        a.raised = e.raised_by() >= 0 && !lost->told;
       }
     }
     if (!lost->told) throw;
@@ -166,6 +201,11 @@ at::Tensor to_host(const DataPtr& data) {
   return t;
 }
 
+bool raised(const Alias& a) {
+  std::lock_guard lock(state_lock());
+  return a.pending() && a.raised;
+}
+
 // A read computes everything pending, so that a step is one program. Where that fails for a reason
 // that may have nothing to do with this tensor, the tensor is computed by itself.
 void sync_for(Alias& a) {
@@ -176,7 +216,11 @@ void sync_for(Alias& a) {
                       "); computing the one that is read"));
     GilRelease no_gil;
     sync_device(device_index(a.device), false, a.id);
+    return;
   }
+  if (!raised(a)) return;
+  GilRelease no_gil;
+  sync_device(device_index(a.device), false, a.id);
 }
 
 at::Tensor root_on_host(Alias& a, const char* why) {

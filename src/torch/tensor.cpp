@@ -127,6 +127,7 @@ Old replace_locked(Alias& a, Value v) {
   a.data = nullptr;
   a.host = at::Tensor();
   a.gathers.clear();
+  a.raised = false;
   ++a.version;
   return old;
 }
@@ -392,6 +393,18 @@ void write(Impl& t, Value v) {
   // Reading the same window back gives what was just written, without a gather.
   a.gathers.emplace_back(hash_bytes(read.attrs.words().data(), read.attrs.words().size_bytes()),
                          std::move(v));
+}
+
+void adopt(Impl& t, Value v, std::span<const int64_t> strides) {
+  t.set_sizes_and_strides(t.sizes(), ref_of(strides));
+  if (t.alias().use_count() > 1) {  // other tensors see the memory: they keep it
+    t.refresh_whole();
+    return write(t, std::move(v));
+  }
+  bool plain = row_major(v.type().dims(), strides);
+  t.set_alias(c10::make_intrusive<Alias>(
+      std::move(v), plain ? nullptr : std::make_unique<Dims>(strides), t.device()));
+  t.mark_whole();
 }
 
 void write_host(Impl& t, at::Tensor host) {

@@ -56,6 +56,7 @@ class Alias final : public c10::intrusive_ptr_target {
   client::DataPtr data;
   at::Tensor host;
   ir::NodePtr birth;     // the fill this alias was born as, until its first sync
+  bool raised = false;   // `value` needs a host op that raised: computed only when read itself
   uint64_t version = 0;  // bumped by each write
   // Values gathered through views of the current version, by hash of the view's arguments.
   std::vector<std::pair<Hash128, ir::Value>> gathers;
@@ -127,6 +128,8 @@ ir::Value resolved_value(const at::Tensor& t);
 ir::Type type_of(const Impl& t);
 // Makes `v` (of t's dtype and sizes) the tensor's value: replaces the root, or scatters into it.
 void write(Impl& t, ir::Value v);
+// The same, in memory laid out by `strides` (dense).
+void adopt(Impl& t, ir::Value v, std::span<const int64_t> strides);
 // The same for a CPU tensor of t's dtype and sizes, which this takes over.
 void write_host(Impl& t, at::Tensor host);
 // Gives the alias of t a fresh fill, as its birth value where it has none yet.

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "harness.h"
+#include "ops/host.h"
 
 namespace tp::lower {
 namespace {
@@ -145,6 +146,27 @@ TEST(OpCall, RunsOneOpOnTheRealPlugin) {
                  .types({"f32[2]"})
                  .run();
   EXPECT_EQ(out[0].values(), (std::vector<double>{21, 42}));
+}
+
+TEST(Lower, HostOpIsACallWithAllThatItNeedsInTheText) {
+  const ops::Row& row = ops::host_row("aten::no_such_op");
+  EXPECT_EQ(&row, &ops::host_row("aten::no_such_op"));
+  EXPECT_EQ(ops::row_of(ops::kind_of(row)), &row);
+  ir::AttrsBuilder attrs;
+  attrs.operand(ir::symbol("self"), 0);
+  attrs.operand(ir::symbol("other"), 1);
+  Value in[] = {{Node::make_data(kVec, nullptr), 0}, number(OpCall::scalar(2.0))};
+  Type out[] = {kVec, Type(), ir::scalar_type(DType::kS32)};  // the second result is absent
+  NodePtr n = Node::make(ops::kind_of(row), in, out, attrs.words());
+  std::string text = lowered({{n, 0}, {n, 2}}).text;
+  EXPECT_NE(text.find("call_target_name = \"torch_pjrt_host_op\""), text.npos) << text;
+  EXPECT_NE(text.find("op = \"aten::no_such_op\", node = "), text.npos) << text;
+  EXPECT_NE(text.find("python = array<i64: 1>"), text.npos) << text;
+  EXPECT_NE(
+      text.find("operand_layouts = [dense<[0]> : tensor<1xindex>, dense<> : tensor<0xindex>]"),
+      text.npos)
+      << text;
+  EXPECT_NE(text.find("-> (tensor<2xf32>, tensor<i32>)"), text.npos) << text;
 }
 
 }  // namespace

@@ -3,38 +3,7 @@
 The fake plugin computes zeros and fails where its script says so (tests/fakeplugin/script.h).
 """
 
-import importlib.util
-import os
-import subprocess
-from pathlib import Path
-
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-BUILDS = ("dev", "release")
-
-
-def compile_fake(folder: Path) -> Path:
-    """Builds the fake plugin: five small files."""
-    wheel = importlib.util.find_spec("xla_plugins")
-    include = Path(next(iter(wheel.submodule_search_locations))) / "xla_cpu_pjrt" / "include"
-    library = folder / "libfakeplugin.so"
-    sources = sorted(map(str, (ROOT / "tests" / "fakeplugin").glob("*.cpp")))
-    options = ["-std=c++20", "-O0", "-shared", "-fPIC", f"-I{ROOT / 'src'}", f"-isystem{include}"]
-    subprocess.run(["g++", *options, *sources, "-o", str(library), "-pthread"], check=True)
-    return library
-
-
-@pytest.fixture(scope="session")
-def fake(tmp_path_factory) -> str:
-    """Path of the fake plugin: named by TORCH_PJRT_FAKE_PLUGIN, built by CMake, or built here."""
-    if named := os.environ.get("TORCH_PJRT_FAKE_PLUGIN"):
-        return named
-    for build in BUILDS:
-        if (built := ROOT / "build" / build / "libfakeplugin.so").exists():
-            return str(built)
-    return str(compile_fake(tmp_path_factory.mktemp("fake")))
-
 
 PRELUDE = """
 import ctypes, os, torch, torch_pjrt

@@ -1,0 +1,60 @@
+// torch.linalg.cholesky, inv, solve, ... are a factorisation and then _linalg_check_errors of its
+// `info`, which reads it: a graph cut in each. Here the check becomes part of the host op that made
+// `info`, which then raises where the program runs.
+#include <ATen/ops/_linalg_check_errors.h>
+
+#include "ops/host.h"
+#include "torch/errors.h"
+#include "torch/host_op.h"
+#include "torch/runtime.h"
+
+namespace tp::torch_room {
+namespace {
+
+ir::NodePtr checked(const ir::Node& n, uint32_t info, std::string_view name, bool is_matrix) {
+  ir::AttrsBuilder more;
+  more.text(kHostCheck, name);
+  more.integer(kHostInfo, info);
+  more.boolean(kHostIsMatrix, is_matrix);
+  std::vector<uint64_t> words(n.attrs().words().begin(), n.attrs().words().end());
+  words.insert(words.end(), more.words().begin(), more.words().end());
+  ir::NodePtr made = ir::Node::make(n.kind(), n.operands(), n.types(), words);
+  made->set_location(n.location());
+  return made;
+}
+
+// Every tensor that holds a result of `from` holds that of `to` now.
+void replace(const ir::NodePtr& from, const ir::NodePtr& to) {
+  std::vector<ir::Value> old;  // dropped after the lock is released
+  std::vector<std::pair<Hash128, ir::Value>> old_gathers;
+  for_each_alias([&](Alias& a) {
+    if (!a.pending() || !(a.value.node == from)) return;
+    ir::Value now{to, a.value.index};
+    old.push_back(std::exchange(a.value, std::move(now)));
+    for (auto& g : a.gathers) old_gathers.push_back(std::move(g));
+    a.gathers.clear();
+  });
+}
+
+// The pending value of the tensor, where it is a whole result of a host op.
+ir::Value host_value(const Impl& t) {
+  std::lock_guard lock(state_lock());
+  const Alias& a = *t.alias();
+  return t.whole() && a.pending() && ops::is_host_kind(a.value.node->kind()) ? a.value
+                                                                             : ir::Value();
+}
+
+void check_errors(const at::Tensor& info, std::string_view name, bool is_matrix) {
+  Impl& t = impl_of(info);
+  if (ir::Value v = host_value(t))
+    return replace(v.node, checked(*v.node, v.index, name, is_matrix));
+  at::_linalg_check_errors(read(t, "linalg error check").contiguous(), name, is_matrix);
+}
+
+}  // namespace
+
+void register_host_check(torch::Library& m) {
+  m.impl("_linalg_check_errors", TORCH_FN(check_errors));
+}
+
+}  // namespace tp::torch_room
