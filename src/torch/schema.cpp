@@ -104,7 +104,10 @@ OperatorName parse_name(std::string_view s) {
 }
 
 OpInfo op_info(const ops::Row& row, const c10::FunctionSchema& schema) {
-  OpInfo i{&row, &ops::kind_of(row), {}, schema.returns().size()};
+  OpInfo i;
+  i.row = &row;
+  i.kind = &ops::kind_of(row);
+  i.num_returns = schema.returns().size();
   i.base_name = row.name;
   for (const c10::Argument& a : schema.arguments()) i.args.push_back(arg_info(a, row));
   i.returns_list =
