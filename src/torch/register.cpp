@@ -67,7 +67,7 @@ class Registrar {
     if (!op) return error(row, "PyTorch has no operator of this name");
     const OpInfo* info = make_info(row, op->schema());
     if (!info) return;
-    add(parse_name(row.name), {info, FormKind::kFunctional});
+    add(parse_name(row.name), {info, FormKind::kFunctional, info->args.size()});
     std::string base = parse_name(row.name).name;
     for (const OperatorName& n : by_name_[base + "_"]) derive(*info, op->schema(), n);
     for (const OperatorName& n : by_name_[base]) derive(*info, op->schema(), n);

@@ -93,7 +93,7 @@ def check_recorded(program, *args):
     """(ours, eager) of a program, layouts compared, nothing read."""
     eager = program(*args)
     ours = program(*[a.to("xla") for a in args])
-    flat = [[t for t in (x if isinstance(x, tuple) else (x,))] for x in (ours, eager)]
+    flat = [list(x) if isinstance(x, tuple) else [x] for x in (ours, eager)]
     for a, b in zip(*flat, strict=True):
         assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
         assert torch_pjrt.state(a) in ("ir", "view")
@@ -231,12 +231,17 @@ def test_error_is_raised_by_what_depends_on_it_and_by_nothing_else():
         bad.cpu()
 
 
+def synced_and_read(t: torch.Tensor) -> torch.Tensor:
+    """A small program raises in the sync, one on a thread of the plugin's at the read."""
+    torch_pjrt.sync(wait=True)
+    return t.cpu()
+
+
 def test_sync_computes_the_rest_and_raises_once():
     good = positive(3).to("xla")
     bad, other = linalg.cholesky(-good), linalg.inv(good)
     with pytest.raises(linalg.LinAlgError):
-        torch_pjrt.sync(wait=True)
-        (other + bad).cpu()  # where the program ran on a thread of its own
+        synced_and_read(bad)
     torch_pjrt.sync(wait=True)
     torch.testing.assert_close(other.cpu(), linalg.inv(positive(3)))
     with pytest.raises(linalg.LinAlgError):
