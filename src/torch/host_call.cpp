@@ -1,6 +1,7 @@
 // The callback of host ops: decodes what the program's text says about the call (once a call site),
 // makes CPU tensors of the program's buffers, calls PyTorch's kernel. Any thread; the table of call
 // sites has a lock of its own, held for a lookup.
+#include <ATen/Parallel.h>
 #include <ATen/ops/_linalg_check_errors.h>
 #include <ATen/ops/from_blob.h>
 
@@ -292,6 +293,8 @@ Code code_of(const c10::Error& e) {
 pjrt::ffi::Error* run_host_op(Frame* frame) {
   constexpr int kRun = 3;
   if (pjrt::ffi::answered_version(frame) || frame->stage != kRun) return nullptr;
+  // A thread of the plugin's knows torch.set_num_threads() only once it has asked.
+  at::internal::lazy_init_num_threads();
   try {
     Caller(*frame, *site_of(*frame)).run();
     return nullptr;

@@ -1,5 +1,6 @@
 """Ops without a lowering run PyTorch's CPU kernel inside the program: eager's results, no cut."""
 
+import contextlib
 import threading
 
 import pytest
@@ -246,6 +247,35 @@ def test_sync_computes_the_rest_and_raises_once():
     torch.testing.assert_close(other.cpu(), linalg.inv(positive(3)))
     with pytest.raises(linalg.LinAlgError):
         bad.cpu()
+
+
+def test_large_program_fails_for_its_dependents_only():
+    """Large programs run on the plugin's threads: the failure is known at a read only."""
+    n = 500
+    x = torch.eye(n, device="xla")
+    y = torch.tanh(x @ x @ x @ x)
+    good, bad = linalg.inv(y + x), linalg.cholesky(y - 2 * x)
+    with contextlib.suppress(linalg.LinAlgError):
+        torch_pjrt.sync()
+    eager = torch.eye(n) / (1 + torch.tanh(torch.tensor(1.0)))
+    torch.testing.assert_close(good.cpu(), eager)
+    for _ in range(2):
+        with pytest.raises(linalg.LinAlgError, match="The factorization could not"):
+            (bad + 1).cpu()
+    torch.testing.assert_close((good + 1).cpu(), eager + 1)
+
+
+def test_stored_program_calls_back_in_another_process(run_python, tmp_path):
+    code = """
+import torch, torch_pjrt
+a = torch.diag(torch.arange(1.0, 5.0))
+print(torch.linalg.svdvals(a.to("xla")).tolist())
+print({k: v for k, v in torch_pjrt.metrics.counters().items() if "Persistent" in k})
+"""
+    for expected in ("PersistentCacheMiss", "PersistentCacheHit"):
+        done = run_python(code=code, TORCH_PJRT_CACHE=str(tmp_path / "cache"))
+        assert done.stdout.splitlines()[0] == "[4.0, 3.0, 2.0, 1.0]", done.stderr
+        assert expected in done.stdout
 
 
 def test_steps_after_an_error_work(compiles):
