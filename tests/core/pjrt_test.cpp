@@ -1,38 +1,4 @@
 // src/pjrt on a real CPU plugin: one test a promise.
-// Fails with the words of its text attribute, its code the sum of its integers.
-ffi::Error* raise(ffi::Frame* frame) {
-  if (ffi::answered_version(frame) || frame->stage != 3) return nullptr;
-  int64_t sum = 0;
-  for (int64_t i : ffi::integers(*frame, "numbers")) sum += i;
-  return ffi::failure(*frame, static_cast<Code>(sum), ffi::text(*frame, "words"));
-}
-
-TEST(CustomCall, ErrorWithACodeComesOutOfTheProgramAsItself) {
-  register_custom_call(plugin(), "test_raise", "Host", raise);
-  auto client = make_client();
-  std::string module =
-      "func.func public @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {\n"
-      "%0 = \"stablehlo.custom_call\"(%arg0) {call_target_name = \"test_raise\", api_version = 4 : "
-      "i32, backend_config = {node = 7 : i64, numbers = array<i64: 1, 2>, words = \"no such "
-      "[[x]]\"}} "
-      ": (tensor<3xf32>) -> tensor<3xf32>\n\"func.return\"(%0) : (tensor<3xf32>) -> ()\n}";
-  Executable program = client->compile(module, {});
-  Buffer x = upload(*client, {1, 2, 3}, {3});
-  try {
-    run(*client, program, {x.raw()}, 1)[0].ready_event().await();
-    FAIL() << "no error";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), Code::kValue);
-    EXPECT_EQ(e.message(), "no such [[x]]");
-    EXPECT_EQ(e.raised_by(), 7);
-  }
-}
-
-TEST(CustomCall, PluginsOwnErrorsAreNotAHandlers) {
-  EXPECT_FALSE(ffi::raised_by_handler("INTERNAL: out of luck [[end]]"));
-  EXPECT_FALSE(ffi::raised_by_handler(""));
-}
-
 #if __has_include(<xla/ffi/api/c_api.h>)
 #include <xla/ffi/api/c_api.h>
 #endif
@@ -413,6 +379,40 @@ TEST(CustomCall, FailureOfTheFunctionFailsTheProgramWithItsWords) {
   std::string words =
       words_of([&] { run(*client, program, {x.raw()}, 1)[0].ready_event().await(); });
   EXPECT_NE(words.find("my handler says no"), words.npos) << words;
+}
+
+// Fails with the words of its text attribute, its code the sum of its integers.
+ffi::Error* raise(ffi::Frame* frame) {
+  if (ffi::answered_version(frame) || frame->stage != 3) return nullptr;
+  int64_t sum = 0;
+  for (int64_t i : ffi::integers(*frame, "numbers")) sum += i;
+  return ffi::failure(*frame, static_cast<Code>(sum), ffi::text(*frame, "words"));
+}
+
+TEST(CustomCall, ErrorWithACodeComesOutOfTheProgramAsItself) {
+  register_custom_call(plugin(), "test_raise", "Host", raise);
+  auto client = make_client();
+  std::string module =
+      "func.func public @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {\n"
+      "%0 = \"stablehlo.custom_call\"(%arg0) {call_target_name = \"test_raise\", api_version = 4 : "
+      "i32, backend_config = {node = 7 : i64, numbers = array<i64: 1, 2>, words = \"no such "
+      "[[x]]\"}} "
+      ": (tensor<3xf32>) -> tensor<3xf32>\n\"func.return\"(%0) : (tensor<3xf32>) -> ()\n}";
+  Executable program = client->compile(module, {});
+  Buffer x = upload(*client, {1, 2, 3}, {3});
+  try {
+    run(*client, program, {x.raw()}, 1)[0].ready_event().await();
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::kValue);
+    EXPECT_EQ(e.message(), "no such [[x]]");
+    EXPECT_EQ(e.raised_by(), 7);
+  }
+}
+
+TEST(CustomCall, PluginsOwnErrorsAreNotAHandlers) {
+  EXPECT_FALSE(ffi::raised_by_handler("INTERNAL: out of luck [[end]]"));
+  EXPECT_FALSE(ffi::raised_by_handler(""));
 }
 
 #if __has_include(<xla/ffi/api/c_api.h>)
