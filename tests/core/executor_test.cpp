@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
 
 #include "base/error.h"
 #include "client/registry.h"
@@ -215,6 +216,39 @@ TEST_F(ExecutorTest, FailureWhileRunningGivesThePendingValueBack) {
   EXPECT_EQ(executor.recover(r.outputs[1].get())->value, c);
   EXPECT_TRUE(executor.recover(r.outputs[1].get())->told);
   EXPECT_NO_THROW(sync({value->value}).outputs[0]->await());
+}
+
+// Roots 0 and 1 = f(0), and root 2 on its own: whichever node raises concerns one of these sets.
+const std::set<std::vector<size_t>> kConcerned = {{0, 1}, {1}, {2}};
+
+TEST_F(ExecutorTest, HostOpThatRaisesAtTheLaunchConcernsItsDependents) {
+  Value s = sine(data()), c = cosine(s), other = mul(data(), real(2));
+  std::set<std::vector<size_t>> found;
+  for (int64_t node = 0; node < 6; ++node) {
+    client->fail_execute = Error(Code::kLinAlg, "singular").raised_by(node);
+    try {
+      sync({s, c, other});
+      FAIL();
+    } catch (const HostFailure& e) {
+      EXPECT_EQ(e.code(), Code::kLinAlg);
+      found.insert(e.roots());
+    }
+  }
+  EXPECT_EQ(found, kConcerned);
+}
+
+TEST_F(ExecutorTest, HostOpThatRaisesWhileRunningIsToldToItsDependentsOnly) {
+  Value s = sine(data()), c = cosine(s), other = mul(data(), real(2));
+  std::set<std::vector<size_t>> found;
+  for (int64_t node = 0; node < 6; ++node) {
+    client->fail_outputs = Error(Code::kLinAlg, "singular").raised_by(node);
+    auto r = sync({s, c, other});
+    std::vector<size_t> concerned;
+    for (size_t i : {1, 2})  // 0 and 1 are told together
+      if (!executor.recover(r.outputs[i].get())->told) concerned.push_back(i);
+    found.insert(concerned);
+  }
+  EXPECT_EQ(found, (std::set<std::vector<size_t>>{{1}, {2}}));
 }
 
 TEST_F(ExecutorTest, SoundOutputsHaveNothingToRecover) {
