@@ -1,4 +1,4 @@
-"""What recording an op costs beside eager CPU, and what a sync of a cached graph costs a node.
+"""What recording an op costs beside eager CPU, what the user's line adds, what a cached sync costs.
 
 Eager and recording take turns within one run, one thread, 8x8 tensors; each number is the least of
 many rounds. `--check` makes the exit status say whether the budgets are met. See `make bench`.
@@ -96,6 +96,30 @@ def recording(rounds: int, count: int) -> bool:
     return met
 
 
+def frames(rounds: int, count: int) -> bool:
+    """Prints what it costs that each op keeps the user's line; whether the mean is within 10 %."""
+    print(f"\n{'op':<12}{'grad':>6}{'off us':>10}{'on us':>11}{'ratio':>8}   with the user's line")
+    ratios = []
+    for case, grad in itertools.product(CASES, (False, True)):
+        args = arguments(case, "xla", grad)
+        mode: AbstractContextManager[Any] = torch.enable_grad() if grad else torch.no_grad()
+        best = [float("inf"), float("inf")]
+        with mode:
+            for i in range(2 * rounds):
+                torch_pjrt._C.set_frames_on(bool(i % 2))
+                best[i % 2] = min(best[i % 2], time_calls(case.call, args, count))
+        ratios.append(best[1] / best[0])
+        print(
+            f"{case.name:<12}{'yes' if grad else 'no':>6}{best[0]:>10.2f}{best[1]:>11.2f}"
+            f"{ratios[-1]:>8.2f}",
+            flush=True,
+        )
+    torch_pjrt._C.set_frames_on(True)
+    mean = sum(ratios) / len(ratios)
+    print(f"mean {mean:.3f} (budget 1.10){'' if mean <= 1.1 else '  over'}")
+    return mean <= 1.1
+
+
 def chain(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     """1,000 ops that XLA cannot fuse into one."""
     for _ in range(250):
@@ -140,7 +164,11 @@ def main() -> int:
     torch.set_num_threads(1)
     gc.collect()
     gc.disable()
-    met = [recording(args.rounds, args.count), cached_sync(args.rounds)]
+    met = [
+        recording(args.rounds, args.count),
+        frames(args.rounds, args.count),
+        cached_sync(args.rounds),
+    ]
     return 1 if args.check and not all(met) else 0
 
 

@@ -1,7 +1,7 @@
 # Every source file of the project, a list a room (no globs: a build sees exactly what is listed here).
 # Adding a file: add its line to its room's list.
 set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/base/hash.cpp)
-set(TP_PROBE src/probe/probe.cpp)
+set(TP_PROBE src/probe/events.cpp src/probe/probe.cpp)
 set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp src/ir/type.cpp)
 set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp)
 set(TP_SHARD)
@@ -64,6 +64,7 @@ set(TP_PJRT
     src/pjrt/event.cpp
     src/pjrt/executable.cpp
     src/pjrt/ffi.cpp
+    src/pjrt/inspect.cpp
     src/pjrt/plugin.cpp)
 set(TP_CLIENT
     src/client/environment.cpp
@@ -78,11 +79,16 @@ set(TP_CLIENT
 set(TP_EXEC
     src/exec/cache_file.cpp
     src/exec/cache_folder.cpp
+    src/exec/cold.cpp
+    src/exec/difference.cpp
     src/exec/disk_cache.cpp
+    src/exec/dump.cpp
     src/exec/executor.cpp
+    src/exec/explain.cpp
     src/exec/fill.cpp
     src/exec/key.cpp
-    src/exec/program_cache.cpp)
+    src/exec/program_cache.cpp
+    src/exec/sketch.cpp)
 set(TP_CORE
     ${TP_BASE} ${TP_PROBE} ${TP_IR} ${TP_HLO} ${TP_SHARD} ${TP_OPS} ${TP_LOWER} ${TP_PJRT}
     ${TP_CLIENT} ${TP_EXEC})
@@ -91,6 +97,8 @@ set(TP_CORE
 set(TP_TORCH
     src/torch/autocast.cpp
     src/torch/backend.cpp
+    src/torch/census.cpp
+    src/torch/cuts.cpp
     src/torch/errors.cpp
     src/torch/factories.cpp
     src/torch/frames.cpp
@@ -100,6 +108,7 @@ set(TP_TORCH
     src/torch/meta_rows_0.cpp
     src/torch/meta_rows_1.cpp
     src/torch/meta_rows_2.cpp
+    src/torch/profile.cpp
     src/torch/random.cpp
     src/torch/recorder.cpp
     src/torch/register.cpp
@@ -108,7 +117,7 @@ set(TP_TORCH
     src/torch/tensor.cpp
     src/torch/typed.cpp
     src/torch/views.cpp)
-set(TP_BIND src/bind/cache.cpp src/bind/module.cpp src/bind/python.cpp)
+set(TP_BIND src/bind/cache.cpp src/bind/explain.cpp src/bind/module.cpp src/bind/python.cpp)
 
 set(TP_FAKEPLUGIN
     tests/fakeplugin/fakeplugin.cpp
@@ -140,6 +149,7 @@ set(TP_CORE_TESTS
     tests/core/pool_ops_test.cpp
     tests/core/program_cache_test.cpp
     tests/core/registry_test.cpp
+    tests/core/sketch_test.cpp
     tests/core/small_vector_test.cpp
     tests/core/sort_ops_test.cpp
     tests/core/type_test.cpp

@@ -18,6 +18,8 @@ _check_torch(torch.__version__, _built_for())
 from . import _C, cache, flags, graph, metrics, plugins, runtime  # noqa: E402
 from ._build_info import VERSION as __version__  # noqa: E402, N811
 from ._device_module import manual_seed  # noqa: E402
+from ._explain import explain, no_cuts  # noqa: E402
+from ._log import install as _install_log  # noqa: E402
 from ._patches import install as _install  # noqa: E402
 from ._scope import ModuleScopes as _ModuleScopes  # noqa: E402
 from ._scope import scope  # noqa: E402
@@ -27,11 +29,13 @@ __all__ = [
     "cache",
     "device",
     "devices",
+    "explain",
     "flags",
     "graph",
     "manual_seed",
     "metrics",
     "module_scopes",
+    "no_cuts",
     "plugins",
     "runtime",
     "scope",
@@ -70,5 +74,10 @@ def state(t: torch.Tensor) -> str:
 
 
 module_scopes = _ModuleScopes()
-plugins.register()
+_install_log()
+_C.set_versions(torch.__version__, __version__)
+if not _C.client_exists():  # a module that is loaded again keeps its client
+    plugins.register()
 _install()
+if any(f.value == "1" for f in flags.table() if f.name in ("XLA_IR_DEBUG", "XLA_HLO_DEBUG")):
+    module_scopes.on()

@@ -7,6 +7,8 @@
 import atexit
 import contextlib
 import copy
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,6 +29,7 @@ def install() -> None:
     torch.Tensor.__copy__ = _copy  # type: ignore[attr-defined]
     _load.install()
     _optim.install()
+    _name_reads()
     atexit.register(_finish)
 
 
@@ -39,6 +42,25 @@ def _seed_with_torch() -> None:
         _device_module.manual_seed(seed)
 
     torch.random._seed_custom_device = _seed_custom_device
+
+
+def _name_reads() -> None:
+    """Reads know whether a print or numpy asked for them."""
+
+    def named(kind: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            before = _C.set_read_kind(kind)
+            if before is not None:  # inside another named read
+                _C.set_read_kind(before)
+            try:
+                return call(*args, **kwargs)
+            finally:
+                _C.set_read_kind(before)
+
+        return wrapped
+
+    torch._tensor_str._str = named("print", torch._tensor_str._str)
 
 
 def _copy(self: torch.Tensor) -> Any:

@@ -1,5 +1,7 @@
-"""Names around recorded ops: they ride into the program's locations, so that dumps and errors of the
-plugin show them. They are no part of the compile key.
+"""Names around recorded ops.
+
+They ride into the program's locations, so that dumps and errors of the plugin show them. They are
+no part of the compile key.
 """
 
 import threading

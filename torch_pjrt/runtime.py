@@ -1,5 +1,6 @@
 """The client: which plugin runs, on what. All but `is_running` start it."""
 
+import os
 from typing import cast
 
 from . import _C
@@ -14,7 +15,7 @@ def is_running() -> bool:
 
 def device_type() -> str:
     """What PJRT_DEVICE says, or its default."""
-    return next((row[3] for row in _C.flags() if row[0] == "PJRT_DEVICE"), "") or "CPU"
+    return os.environ.get("PJRT_DEVICE") or "CPU"
 
 
 def device_count() -> int:

@@ -46,6 +46,18 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
      "0: recorded ops do not keep the user's line"},
     {Flag::kCutWarning, "TORCH_PJRT_CUT_WARNING", FlagType::kInt, "20", InKey::kNo,
      "warns once a line that has cut the graph this often; 0: never"},
+    {Flag::kDumpTo, "TORCH_PJRT_DUMP_TO", FlagType::kText, "", InKey::kNo,
+     "a folder that gets the graph and the module of each compile"},
+    {Flag::kSaveTensorsFile, "XLA_SAVE_TENSORS_FILE", FlagType::kText, "", InKey::kNo,
+     "a file that gets the graph of each sync appended"},
+    {Flag::kSaveTensorsFormat, "XLA_SAVE_TENSORS_FMT", FlagType::kText, "text", InKey::kNo,
+     "what it gets: text, dot or hlo (StableHLO)"},
+    {Flag::kIrDebug, "XLA_IR_DEBUG", FlagType::kBool, "0", InKey::kNo,
+     "1: ops keep the user's line and their module's path"},
+    {Flag::kHloDebug, "XLA_HLO_DEBUG", FlagType::kBool, "0", InKey::kNo,
+     "1: the same; both reach the program's metadata in any case"},
+    {Flag::kDebugLevel, "PT_XLA_DEBUG_LEVEL", FlagType::kInt, "0", InKey::kNo,
+     "torch_xla's dial: used where TORCH_PJRT_DEBUG is lower"},
 }};
 
 struct Values {

@@ -28,6 +28,12 @@ enum class Flag : unsigned char {
   kSlowCompile,           // TORCH_PJRT_SLOW_COMPILE_MS
   kFrames,                // TORCH_PJRT_FRAMES
   kCutWarning,            // TORCH_PJRT_CUT_WARNING
+  kDumpTo,                // TORCH_PJRT_DUMP_TO
+  kSaveTensorsFile,       // XLA_SAVE_TENSORS_FILE
+  kSaveTensorsFormat,     // XLA_SAVE_TENSORS_FMT
+  kIrDebug,               // XLA_IR_DEBUG
+  kHloDebug,              // XLA_HLO_DEBUG
+  kDebugLevel,            // PT_XLA_DEBUG_LEVEL
   kCount
 };
 

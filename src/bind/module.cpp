@@ -153,6 +153,8 @@ PYBIND11_MODULE(_C, m) {
   bind::install_python_hooks(std::filesystem::path(module_file()).parent_path().string() + "/");
   bind::register_exceptions();
   register_all();
+  install_profiler_spans();
+  bind::define_explain(m);
   m.attr("torch_version") = kTorchVersion;
   m.attr("revision") = kRevision;
   m.def("register_plugin", &register_plugin);

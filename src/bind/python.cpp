@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "client/registry.h"
 #include "probe/probe.h"
 #include "torch/errors.h"
 #include "torch/frames.h"
@@ -43,6 +44,18 @@ void log_to_python(int level, std::string_view text) {
 
 // An exception type of PyTorch's own; the module holds it.
 PyObject* torch_type(const char* name) { return py::module_::import("torch._C").attr(name).ptr(); }
+
+// PJRT_DEVICE was set after the import: look for its plugin now.
+void discover_plugins() {
+  if (!Py_IsInitialized()) return;
+  py::gil_scoped_acquire gil;
+  try {
+    py::module_ plugins = py::module_::import("torch_pjrt.plugins");
+    plugins.attr("register")(plugins.attr("find")());
+  } catch (py::error_already_set& e) {
+    e.discard_as_unraisable("torch_pjrt.plugins");
+  }
+}
 
 PyObject* python_type(Code c) {
   switch (c) {
@@ -92,6 +105,7 @@ void translate(std::exception_ptr p) {
 void install_python_hooks(const std::string& package_directory) {
   torch_room::add_library_directory(directory_of("torch"));
   torch_room::add_library_directory(package_directory);
+  client::set_discovery(&discover_plugins);
   torch_room::GilRelease::set_provider(&release_gil, &acquire_gil);
 }
 

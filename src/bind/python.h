@@ -10,6 +10,8 @@ namespace tp::bind {
 // `package_directory`: where torch_pjrt lies, with a slash at the end.
 void install_python_hooks(const std::string& package_directory);
 void register_exceptions();
+// What happened and why (explain.cpp).
+void define_explain(pybind11::module_& m);
 // f(level, text), or None for stderr. Messages come from any thread; the GIL is taken for the call.
 void set_log(pybind11::object f);
 

@@ -3,6 +3,7 @@
 // never holds the GIL (callers in src/torch release it). All methods may be called from any thread.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -28,6 +29,9 @@ class Data : public ir::Leaf {
   virtual void await() const = 0;
   // The bytes, where the host can read them in place (CPU plugins), else null. Only after await().
   virtual const void* host_pointer() const = 0;
+  // Calls `done` once, when ready (or failed): at once, or in a thread of the plugin. For
+  // timelines; a client that cannot tell calls it at once.
+  virtual void on_ready(std::function<void()> done) const { done(); }
 
  private:
   ir::Type type_;
@@ -42,6 +46,16 @@ class Executable {
   virtual std::span<const ir::Type> output_types() const = 0;
 };
 using ExecutablePtr = std::shared_ptr<Executable>;
+
+// What the plugin tells about a program; empty parts are what it does not.
+struct ProgramInfo {
+  struct Memory {
+    bool known = false;
+    int64_t arguments = 0, outputs = 0, temporaries = 0, donated = 0, code = 0, peak = 0;
+  } memory;
+  std::vector<std::pair<std::string, double>> costs;  // "flops", "bytes accessed", ...
+  std::string optimized, optimized_format;            // "hlo_with_config": a protobuf
+};
 
 struct DeviceInfo {
   int id = 0;  // PJRT's global id
@@ -100,6 +114,8 @@ class ComputationClient {
   virtual ExecutablePtr deserialize(std::string_view bytes, std::span<const ir::Type> outputs) = 0;
 
   virtual MemoryInfo memory_info(int device) const = 0;
+  // Blocks; slow for `optimized`.
+  virtual ProgramInfo inspect(const Executable&, bool /*optimized*/) { return {}; }
 };
 
 }  // namespace tp::client

@@ -191,6 +191,23 @@ MemoryInfo PjrtClient::memory_info(int device) const {
   return {true, stats->bytes_in_use, stats->peak_bytes.value_or(0), stats->limit_bytes.value_or(0)};
 }
 
+ProgramInfo PjrtClient::inspect(const Executable& program, bool optimized) {
+  pjrt::Inspection i = ours(program).program().inspect(optimized);
+  ProgramInfo out;
+  if (i.memory)
+    out.memory = {true,
+                  i.memory->arguments,
+                  i.memory->outputs,
+                  i.memory->temporaries,
+                  i.memory->aliased,
+                  i.memory->code,
+                  i.memory->peak};
+  out.costs = std::move(i.costs);
+  out.optimized = std::move(i.optimized);
+  out.optimized_format = std::move(i.optimized_format);
+  return out;
+}
+
 std::unique_ptr<ComputationClient> make_pjrt_client(const PluginSpec& spec) {
   return std::make_unique<PjrtClient>(spec);
 }

@@ -36,6 +36,7 @@ class PjrtClient final : public ComputationClient {
   ExecutablePtr deserialize(std::string_view bytes, std::span<const ir::Type> outputs) override;
 
   MemoryInfo memory_info(int device) const override;
+  ProgramInfo inspect(const Executable& program, bool optimized) override;
 
   const pjrt::Plugin& plugin() const { return client_->plugin(); }
 

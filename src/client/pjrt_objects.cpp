@@ -20,6 +20,10 @@ const void* PjrtData::host_pointer() const {
   return buffer_.is_on_cpu() ? buffer_.host_pointer() : nullptr;
 }
 
+void PjrtData::on_ready(std::function<void()> done) const {
+  buffer_.ready_event().on_ready([done = std::move(done)](auto&&) { done(); });
+}
+
 PjrtExecutable::PjrtExecutable(std::shared_ptr<const pjrt::Client> client, pjrt::Executable program,
                                Signature signature, bool partitioned)
     : client_(std::move(client)),

@@ -21,6 +21,7 @@ class PjrtData final : public Data {
   bool deleted() const override { return buffer_.is_deleted(); }
   void await() const override;
   const void* host_pointer() const override;
+  void on_ready(std::function<void()> done) const override;
   const pjrt::Buffer& buffer() const { return buffer_; }
   const pjrt::Client* client() const { return client_.get(); }
 

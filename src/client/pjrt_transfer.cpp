@@ -40,6 +40,8 @@ DataPtr PjrtClient::transfer_to_device(const HostBuffer& from, int device) {
   bool aligned = reinterpret_cast<uintptr_t>(from.data) % kAliasAlignment == 0;
   // Unaligned bytes would be copied anyway: inside the call, so that their owner need not wait.
   if (size < kAliasFromBytes || !aligned) host.owner = nullptr;
+  static probe::Timer& sizes = probe::accumulator("TransferToDevice");
+  sizes.record(size);
   bytes.add(size);
   if (host.owner) aliased.add();
   return std::make_shared<PjrtData>(client_, client_->from_host(host, device_at(device)), from.type,
@@ -52,6 +54,8 @@ void PjrtClient::transfer_from_device(const Data& data, void* to) {
   probe::Span span(timer);
   const PjrtData& d = ours(data);
   auto size = static_cast<size_t>(d.type().bytes());
+  static probe::Timer& sizes = probe::accumulator("TransferFromDevice");
+  sizes.record(d.type().bytes());
   d.await();
   bytes.add(d.type().bytes());
   if (size == 0) return;

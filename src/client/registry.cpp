@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -48,12 +49,29 @@ void install(Registry& r, std::unique_ptr<ComputationClient> client) {
   g_client.store(r.client.get(), std::memory_order_release);
 }
 
+std::atomic<void (*)()> g_discovery{nullptr};
+
+std::string asked_device() {
+  const char* name = std::getenv("PJRT_DEVICE");
+  return name && *name ? name : std::string(kDefaultDevice);
+}
+
+void discover(Registry& r, const std::string& name) {
+  if (flag_text(Flag::kPlugin).starts_with(name + ":")) return;
+  {
+    std::lock_guard lock(r.mu);
+    if (r.client || r.table.has(name)) return;
+  }
+  if (auto* look = g_discovery.load()) look();
+}
+
 ComputationClient& start() {
   Registry& r = registry();
+  std::string asked = asked_device();
+  discover(r, asked);
   std::lock_guard lock(r.mu);
   if (r.client) return *r.client;
-  const std::string& asked = flag_text(Flag::kDevice);
-  PluginSpec spec = r.table.find(asked.empty() ? kDefaultDevice : asked, flag_text(Flag::kPlugin));
+  PluginSpec spec = r.table.find(asked, flag_text(Flag::kPlugin));
   install(r, start_plugin(spec));
   return *r.client;
 }
@@ -69,6 +87,8 @@ void register_plugin(PluginSpec spec) {
          "register plugins before the first use of the device");
   r.table.put(std::move(spec));
 }
+
+void set_discovery(void (*look)()) { g_discovery = look; }
 
 std::vector<std::string> registered() {
   Registry& r = registry();

@@ -30,11 +30,15 @@ struct PluginSpec {
 };
 
 void register_plugin(PluginSpec spec);  // replaces an entry of the same name while no client exists
+// Called, with no lock held, before the client is made by a name that is not registered: a last
+// chance to register it (src/bind looks through installed packages).
+void set_discovery(void (*look)());
 std::vector<std::string> registered();  // names, the placeholder not counted
 
-// The process's client; made at the first call by the exact name in PJRT_DEVICE (empty: "CPU").
-// Throws kValue naming all entries for an unknown name, kRuntime with the plugin's own words where
-// it cannot start; a failed start is not remembered: the next call tries again.
+// The process's client; made at the first call by the exact name that PJRT_DEVICE has by then
+// (empty: "CPU"), so that a notebook may set it after the import. Throws kValue naming all entries
+// for an unknown name, kRuntime with the plugin's own words where it cannot start; a failed start
+// is not remembered: the next call tries again.
 ComputationClient& client();
 bool client_exists();  // without making one
 // After fork the plugin's threads are gone: throws kRuntime in the child of a process that made the

@@ -41,6 +41,7 @@ std::string header(const CacheFile& f, size_t size) {
           "\nnodes ", f.nodes, "\ncompile_ms ", f.compile_ms, "\nwhere ", one_line(f.where), "\n");
   for (const auto& [name, value] : f.ingredients)
     s += cat("ingredient ", value.hex(), " ", name, "\n");
+  for (const auto& [name, text] : f.words) s += cat("words ", name, "=", one_line(text), "\n");
   return s + cat("program ", size, "\n");
 }
 
@@ -51,6 +52,8 @@ void read_line(CacheFile& f, std::string_view name, std::string_view value) {
   if (name == "nodes") f.nodes = to_number(value);
   if (name == "compile_ms") f.compile_ms = to_number(value);
   if (name == "where") f.where = value;
+  if (size_t equal = value.find('='); name == "words" && equal != value.npos)
+    f.words.emplace_back(value.substr(0, equal), value.substr(equal + 1));
   if (name == "ingredient" && value.size() > 33)
     f.ingredients.emplace_back(value.substr(33), parse_hash(value.substr(0, 32)));
 }
@@ -69,22 +72,40 @@ std::string encode_head(const CacheFile& f, std::string_view program) {
   return cat(kMagic, "checksum ", digest(head, program).hex(), "\n", head);
 }
 
-CacheFile decode(std::string_view bytes) {
+namespace {
+
+std::string_view without_magic(std::string_view bytes) {
   if (!bytes.starts_with(kMagic)) broken("this is no such file, or another version's");
-  bytes.remove_prefix(kMagic.size());
-  std::string_view checksum = take_line(bytes), all = bytes;
-  CacheFile f;
+  return bytes.substr(kMagic.size());
+}
+
+// Reads lines up to "program"; `bytes` moves on to what follows it. Gives the body's size.
+size_t read_lines(CacheFile& f, std::string_view& bytes) {
   for (;;) {
     std::string_view line = take_line(bytes);
     size_t space = std::min(line.find(' '), line.size());
     std::string_view name = line.substr(0, space);
     std::string_view value = line.substr(std::min(space + 1, line.size()));
-    if (name == "program") {
-      if (static_cast<size_t>(to_number(value)) != bytes.size()) broken("the file is cut off");
-      break;
-    }
+    if (name == "program") return static_cast<size_t>(to_number(value));
     read_line(f, name, value);
   }
+}
+
+}  // namespace
+
+CacheFile decode_head(std::string_view bytes) {
+  bytes = without_magic(bytes);
+  take_line(bytes);
+  CacheFile f;
+  read_lines(f, bytes);
+  return f;
+}
+
+CacheFile decode(std::string_view bytes) {
+  bytes = without_magic(bytes);
+  std::string_view checksum = take_line(bytes), all = bytes;
+  CacheFile f;
+  if (read_lines(f, bytes) != bytes.size()) broken("the file is cut off");
   std::string_view head = all.substr(0, all.size() - bytes.size());
   if (checksum != cat("checksum ", digest(head, bytes).hex()))
     broken("its checksum does not fit its bytes");

@@ -82,6 +82,7 @@ void DiskCache::store(const StoredProgram& p, const client::Executable& executab
   if (place.read_only || !writes_ || !usable(place)) return;
   CacheFile f{.key = p.key.total,
               .ingredients = ingredients_of(p.key),
+              .words = p.words,
               .structure = p.structure,
               .outputs = outputs_text(p.outputs),
               .nodes = p.nodes,

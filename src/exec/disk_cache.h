@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/cache_place.h"
 #include "client/computation_client.h"
@@ -20,6 +22,7 @@ struct StoredProgram {
   std::span<const ir::Type> outputs;
   int64_t nodes = 0;
   std::string where;
+  std::vector<std::pair<std::string, std::string>> words;  // CacheFile::words
 };
 
 class DiskCache {

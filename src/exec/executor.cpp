@@ -13,8 +13,11 @@
 #include "base/flags.h"
 #include "base/text.h"
 #include "client/registry.h"
+#include "exec/cold.h"
+#include "exec/dump.h"
 #include "exec/fill.h"
 #include "lower/lower.h"
+#include "probe/events.h"
 #include "probe/probe.h"
 
 namespace tp::exec {
@@ -188,12 +191,21 @@ ProgramPtr Executor::program_for(SyncRequest& request, Planned& planned) {
     std::lock_guard lock(ir::graph_lock());
     planned = plan(request);
     if (planned.graph.roots.empty()) return nullptr;
+    if (saves_tensors()) [[unlikely]]
+      save_tensors(planned.graph,
+                   saves_modules() ? module_text(planned.graph, planned.key) : std::string(),
+                   request.where);
     if (ProgramPtr hit = cache_.find(planned.key, planned.graph.signature)) return hit;
     probe::Span span(probe::timer("Lower"));
+    probe::Section section("torch_pjrt::lower");
+    int64_t start = probe::now_ns();
     module = module_text(planned.graph, planned.key);
     auto record = std::make_shared<GraphRecord>();
-    *record = {planned.graph.num_nodes(), ir::dump_text(planned.graph), module,
+    *record = {planned.graph.num_nodes(), ir::dump_text(planned.graph, ir::Lines::kYes), module,
                ir::dump_dot(planned.graph), planned.key.total};
+    probe::event(probe::Phase::kLower, start, probe::now_ns(), planned.key.total.hi);
+    dump_compiled(
+        {record->text, record->dot, module, request.where, record->key.hex(), record->nodes});
     std::lock_guard mine(mu_);
     records_.put(planned.key.total, std::move(record));
   }
@@ -210,25 +222,36 @@ ProgramPtr Executor::compile(const Planned& planned, const std::string& module,
   std::vector<ir::Type> outputs;
   for (const Value& r : planned.graph.roots) outputs.push_back(r.type());
   const std::vector<uint64_t>& signature = planned.graph.signature;
-  StoredProgram stored{planned.key,
-                       hash_bytes(signature.data(), signature.size() * sizeof signature[0]),
-                       outputs, static_cast<int64_t>(planned.graph.num_nodes()), request.where};
-  auto start = std::chrono::steady_clock::now();
+  StoredProgram stored{
+      planned.key,   hash_bytes(signature.data(), signature.size() * sizeof signature[0]),
+      outputs,       static_cast<int64_t>(planned.graph.num_nodes()),
+      request.where, explainer_.words()};
+  int64_t start = probe::now_ns();
   program->executable = disk_.load(stored);
   program->from_disk = program->executable != nullptr;
   if (!program->from_disk) {
+    probe::Section section("torch_pjrt::compile");
     SlowNotice notice(cat("compiling for more than ", flag_int(Flag::kSlowCompile), " ms: ", what));
     program->executable =
         client::client().compile({.module = module, .outputs = outputs, .device = request.device});
   }
-  program->compile_seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  int64_t end = probe::now_ns();
+  probe::event(probe::Phase::kCompile, start, end, planned.key.total.hi);
+  program->compile_seconds = static_cast<double>(end - start) * 1e-9;
   if (!program->from_disk) disk_.store(stored, *program->executable, program->compile_seconds);
   program->key = planned.key;
   program->signature = planned.graph.signature;
   program->nodes = planned.graph.num_nodes();
+  if (probe::dial() >= 3) probe::say(3, cat("graph\n", record(planned.key.total.hex()).text));
+  if (probe::dial() >= 4) probe::say(4, cat("module\n", module));
   probe::say(1, cat(program->from_disk ? "loaded " : "compiled ", what, " in ",
                     static_cast<int64_t>(program->compile_seconds * 1e3), " ms"));
+  Sketch sketch = make_sketch(planned.graph, planned.key, request.where);
+  if (program->from_disk)
+    explainer_.remember(std::move(sketch));
+  else
+    explainer_.compiled(std::move(sketch), program->nodes, program->compile_seconds,
+                        why_cold(stored));
   return program;
 }
 
@@ -288,15 +311,26 @@ SyncResult Executor::sync(SyncRequest request) {
   retire(static_cast<size_t>(flag_int(Flag::kInFlight)));
   SyncResult result;
   Planned planned;
+  int64_t start = probe::now_ns();
   ProgramPtr program = program_for(request, planned);
   std::vector<DataPtr> outputs;
   if (program) {
     std::vector<DataPtr> args = arguments(planned, result, request.device);
+    uint64_t id = planned.key.total.hi;
+    int64_t launch = probe::now_ns();
+    probe::event(probe::Phase::kPrepare, start, launch, id);
     try {
+      probe::Section section("torch_pjrt::execute");
       outputs = client::client().execute(*program->executable, args, {}, request.device);
     } catch (const Error& e) {
       rethrow_failure(e, planned.graph.roots, request.roots);
     }
+    outputs.back()->on_ready(
+        [launch, id] { probe::event(probe::Phase::kExecute, launch, probe::now_ns(), id); });
+    explainer_.ran(planned.key.total);
+    if (probe::dial() >= 2)
+      probe::say(2, cat("sync at ", request.where, ": ", program->nodes, " ops, key ",
+                        planned.key.total.hex().substr(0, 8)));
     launched(std::move(planned.graph.roots), outputs, program);
   }
   for (size_t i = 0; i < request.roots.size(); ++i) {
@@ -319,9 +353,13 @@ GraphRecord Executor::describe(SyncRequest request) {
   Planned p = plan(request);
   if (p.graph.roots.empty()) {  // nothing but leaves: show them
     p.graph = ir::build_graph(request.roots, request.uploaded);
-    return {p.graph.num_nodes(), ir::dump_text(p.graph), "", ir::dump_dot(p.graph), {}};
+    return {p.graph.num_nodes(),
+            ir::dump_text(p.graph, ir::Lines::kYes),
+            "",
+            ir::dump_dot(p.graph),
+            {}};
   }
-  return {p.graph.num_nodes(), ir::dump_text(p.graph), module_text(p.graph, p.key),
+  return {p.graph.num_nodes(), ir::dump_text(p.graph, ir::Lines::kYes), module_text(p.graph, p.key),
           ir::dump_dot(p.graph), p.key.total};
 }
 
@@ -330,6 +368,13 @@ GraphRecord Executor::last() {
   if (!last_) return {};
   if (auto* r = records_.get(last_->key.total)) return **r;
   return {last_->nodes, "", "", "", last_->key.total};
+}
+
+GraphRecord Executor::record(std::string_view key) {
+  std::lock_guard lock(mu_);
+  for (auto& [hash, r] : records_)
+    if (hash.hex().starts_with(key)) return *r;
+  return {};
 }
 
 void Executor::launched(std::vector<Value> roots, std::vector<DataPtr> outputs,

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "client/computation_client.h"
 #include "exec/disk_cache.h"
+#include "exec/explain.h"
 #include "exec/program_cache.h"
 #include "ir/graph.h"
 
@@ -65,6 +66,8 @@ class Executor {
   GraphRecord describe(SyncRequest request);
   // The graph of the last sync that ran a program; nodes == 0 before the first.
   GraphRecord last();
+  // The graph of a compiled program by the beginning of its key; nodes == 0 where it is gone.
+  GraphRecord record(std::string_view key);
 
   // Blocks until everything launched so far has finished. Errors stay with their outputs.
   void wait();
@@ -77,6 +80,7 @@ class Executor {
   std::optional<Recovered> recover(const client::Data* data);
 
   ProgramCache& cache() { return cache_; }
+  Explainer& explainer() { return explainer_; }
 
  private:
   struct Launch {
@@ -100,6 +104,7 @@ class Executor {
   std::string torch_revision_, revision_;
   ProgramCache cache_;
   DiskCache disk_;
+  Explainer explainer_;
   std::mutex mu_;  // guards all below
   std::deque<Launch> launches_;
   struct Failed {

@@ -89,4 +89,11 @@ size_t ProgramCache::size() {
   return programs_.size();
 }
 
+std::vector<ProgramPtr> ProgramCache::all() {
+  std::lock_guard lock(mu_);
+  std::vector<ProgramPtr> out;
+  for (auto& [key, program] : programs_) out.push_back(program);
+  return out;
+}
+
 }  // namespace tp::exec

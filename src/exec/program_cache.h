@@ -37,6 +37,7 @@ class ProgramCache {
   ProgramPtr find(const Key& key, const std::vector<uint64_t>& signature);
   void clear();
   size_t size();
+  std::vector<ProgramPtr> all();  // most recently used first
 
  private:
   ProgramPtr find_locked(Hash128 total, const std::vector<uint64_t>& signature, bool* collides);

@@ -158,9 +158,16 @@ void verify(const Graph& g) {
   for (const Value& r : g.roots) check(static_cast<bool>(r.type()), "a root has a type");
 }
 
-std::string dump_text(const Graph& g) {
+std::string dump_text(const Graph& g, Lines lines) {
   std::string s;
-  for (const Node* n : g.order) s += node_line(*n) + "\n";
+  for (const Node* n : g.order) {
+    s += node_line(*n);
+    if (lines == Lines::kYes && n->location()) {
+      const std::string& scope = location_of(n->location()).scope;
+      s += cat("  # ", line_text(n->location()), scope.empty() ? "" : cat(" in ", scope));
+    }
+    s += "\n";
+  }
   s += "return ";
   for (size_t i = 0; i < g.roots.size(); ++i) {
     s += cat(i ? ", %" : "%", g.roots[i].node->slot);

@@ -53,7 +53,9 @@ Graph build_graph(std::vector<Value> roots, const std::function<bool(const Node&
 void verify(const Graph& g);
 
 // One line a node: `%3 = aten::add.Tensor(%1, %2) alpha=%2 : f32[4,8]`.
-std::string dump_text(const Graph& g);
+// With lines: the user's line and scope behind each op, as a comment.
+enum class Lines : bool { kNo, kYes };
+std::string dump_text(const Graph& g, Lines lines = Lines::kNo);
 std::string dump_dot(const Graph& g);
 
 }  // namespace tp::ir

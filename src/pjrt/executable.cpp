@@ -54,6 +54,11 @@ std::string Executable::serialize() const {
   return bytes;
 }
 
+Inspection Executable::inspect(bool optimized) const {
+  Unloaded e(api_, loaded_);
+  return pjrt::inspect(api_, e.raw(), optimized);
+}
+
 void Executable::execute(std::span<PJRT_Buffer* const* const> arguments, size_t num_arguments,
                          std::span<PJRT_Buffer** const> outputs,
                          std::span<const int64_t> keep) const {

@@ -11,6 +11,7 @@
 
 #include "pjrt/api.h"
 #include "pjrt/device.h"
+#include "pjrt/inspect.h"
 
 namespace tp::pjrt {
 
@@ -37,6 +38,8 @@ class Executable {
   std::optional<std::vector<OutputType>> output_types() const;
   std::vector<Device> devices() const;  // in the order of execute()'s argument lists
   std::string serialize() const;
+  // What the plugin tells about the program; the optimized form only where asked for.
+  Inspection inspect(bool optimized) const;
 
   // Starts the program on all its devices. arguments[d] and outputs[d] have one entry a program
   // argument and output; outputs are owned by the caller. `keep` lists the arguments that must not

@@ -1,5 +1,7 @@
 #include "probe/probe.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -13,7 +15,7 @@ namespace {
 struct Tables {
   std::mutex mu;
   std::map<std::string, std::unique_ptr<Counter>, std::less<>> counters;
-  std::map<std::string, std::unique_ptr<Timer>, std::less<>> timers;
+  std::map<std::string, std::unique_ptr<Timer>, std::less<>> timers, accumulators;
 };
 Tables& tables() {
   static Tables* t = new Tables;
@@ -30,6 +32,20 @@ auto& find_or_make(M& map, std::string_view name) {
   return *it->second;
 }
 
+std::vector<TimerValue> values(
+    const std::map<std::string, std::unique_ptr<Timer>, std::less<>>& timers, double unit) {
+  std::lock_guard lock(tables().mu);
+  std::vector<TimerValue> out;
+  for (auto& [name, t] : timers) {
+    if (!t->count()) continue;
+    TimerValue v{name, t->count(), static_cast<double>(t->total_ns()) * unit, {}};
+    for (size_t i = 0; i < kPercentiles.size(); ++i)
+      v.percentiles[i] = t->percentile(kPercentiles[i]) * unit;
+    out.push_back(std::move(v));
+  }
+  return out;
+}
+
 void to_stderr(int, std::string_view text) {
   std::fprintf(stderr, "torch_pjrt: %.*s\n", static_cast<int>(text.size()), text.data());
 }
@@ -39,6 +55,27 @@ std::atomic<void (*)(int, std::string_view)> g_sink{to_stderr};
 
 Counter& counter(std::string_view name) { return find_or_make(tables().counters, name); }
 Timer& timer(std::string_view name) { return find_or_make(tables().timers, name); }
+Timer& accumulator(std::string_view name) { return find_or_make(tables().accumulators, name); }
+
+double Timer::percentile(double share) const {
+  int64_t all = count();
+  if (all == 0) return 0;
+  auto wanted = static_cast<int64_t>(share * static_cast<double>(all));
+  int64_t seen = 0;
+  for (size_t i = 0; i < kBuckets; ++i) {
+    seen += buckets_[i].load(std::memory_order_relaxed);
+    if (seen <= wanted) continue;
+    if (i < 2 * kSteps) return static_cast<double>(i);
+    size_t shift = i / kSteps - 1;  // the bucket's middle
+    return std::ldexp(static_cast<double>(i - shift * kSteps) + 0.5, static_cast<int>(shift));
+  }
+  return static_cast<double>(last_ns());
+}
+
+void Timer::reset() {
+  count_ = total_ns_ = last_ns_ = 0;
+  for (auto& b : buckets_) b = 0;
+}
 
 std::vector<CounterValue> counters() {
   std::lock_guard lock(tables().mu);
@@ -48,22 +85,23 @@ std::vector<CounterValue> counters() {
   return out;
 }
 
-std::vector<TimerValue> timers() {
-  std::lock_guard lock(tables().mu);
-  std::vector<TimerValue> out;
-  for (auto& [name, t] : tables().timers)
-    if (t->count()) out.push_back({name, t->count(), static_cast<double>(t->total_ns()) * 1e-9});
-  return out;
-}
+std::vector<TimerValue> timers() { return values(tables().timers, 1e-9); }
+std::vector<TimerValue> accumulators() { return values(tables().accumulators, 1); }
 
 void clear() {
   std::lock_guard lock(tables().mu);
   for (auto& [name, c] : tables().counters) c->reset();
   for (auto& [name, t] : tables().timers) t->reset();
+  for (auto& [name, t] : tables().accumulators) t->reset();
+}
+
+int64_t dial() {
+  static const int64_t level = std::max(flag_int(Flag::kDebug), flag_int(Flag::kDebugLevel));
+  return level;
 }
 
 void say(int level, std::string_view text) {
-  if (level <= flag_int(Flag::kDebug)) g_sink.load()(level, text);
+  if (level <= dial()) g_sink.load()(level, text);
 }
 void set_sink(void (*sink)(int, std::string_view)) { g_sink = sink ? sink : to_stderr; }
 

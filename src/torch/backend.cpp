@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "client/registry.h"
 #include "probe/probe.h"
+#include "torch/cuts.h"
 #include "torch/errors.h"
 #include "torch/host_op.h"
 #include "torch/kernels.h"
@@ -123,6 +124,7 @@ void cpu_fallback(const c10::OperatorHandle& op, std::vector<c10::IValue>* stack
   probe::counter(name).add();
   warn_fallback(name);
   swap_generators(stack, op.schema().arguments().size());
+  ReadKind kind(permanent(cat(name, " on the CPU")));
   // A view that is silently copied loses writes: better no view than a wrong one.
   at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
 }

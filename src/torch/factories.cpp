@@ -7,12 +7,14 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/is_nonzero_native.h>
 #include <ATen/ops/resolve_conj.h>
 #include <ATen/ops/resolve_neg.h>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/row.h"
+#include "torch/cuts.h"
 #include "torch/errors.h"
 #include "torch/kernels.h"
 #include "torch/recorder.h"
@@ -150,7 +152,7 @@ void upload_copy(const Tensor& src, const Tensor& dst) {
 }
 
 void download_copy(const Tensor& src, const Tensor& dst) {
-  Tensor host = read(impl_of(src), "copy to the CPU");
+  Tensor host = read(impl_of(src), "cpu");
   if (src.is_conj()) host = host.conj();
   if (src.is_neg()) host = host._neg_view();
   Tensor(dst).copy_(host);
@@ -192,6 +194,12 @@ at::Scalar local_scalar(const Tensor& t) {
   if (t.is_conj()) host = host.conj();
   if (t.is_neg()) host = host._neg_view();
   return at::_local_scalar_dense(host.contiguous());
+}
+
+// `if t:` and bool(t): a read like item(), named for what the user wrote.
+bool is_nonzero(const Tensor& t) {
+  ReadKind kind("bool");
+  return at::native::is_nonzero(t);
 }
 
 Tensor clone(const Tensor& t, std::optional<at::MemoryFormat> format) {
@@ -353,6 +361,7 @@ void register_factories(torch::Library& m) {
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar));
+  m.impl("is_nonzero", TORCH_FN(is_nonzero));
   m.impl("clone", TORCH_FN(clone));
   m.impl("_to_copy", TORCH_FN(to_copy));
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor));

@@ -221,7 +221,9 @@ bool frames_on() { return g_on; }
 void set_frames_on(bool on) { g_on = on; }
 
 void add_library_directory(std::string directory) {
-  static bool once = (g_on = flag_bool(Flag::kFrames), g_layout = check_layout(), true);
+  static bool once =
+      (g_on = flag_bool(Flag::kFrames) || flag_bool(Flag::kIrDebug) || flag_bool(Flag::kHloDebug),
+       g_layout = check_layout(), true);
   (void)once;
   std::lock_guard lock(known().mu);
   known().libraries.push_back(std::move(directory));

@@ -22,6 +22,9 @@ const std::vector<std::string>& table_errors();
 int current_device();
 int exchange_device(int index);
 
+// Spans for torch.profiler (profile.cpp).
+void install_profiler_spans();
+
 void cpu_fallback(const c10::OperatorHandle& op, std::vector<c10::IValue>* stack);
 
 }  // namespace tp::torch_room

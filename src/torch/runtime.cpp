@@ -13,7 +13,10 @@
 #include "base/text.h"
 #include "client/registry.h"
 #include "gen/build_info.h"
+#include "probe/events.h"
 #include "probe/probe.h"
+#include "torch/census.h"
+#include "torch/cuts.h"
 #include "torch/errors.h"
 
 namespace tp::torch_room {
@@ -151,19 +154,18 @@ bool has_pending() {
 
 bool sync_devices(bool force_data) {
   static std::mutex one_sync;  // two threads that sync at once would compute the same values twice
+  static int64_t last_end = probe::now_ns();  // under one_sync
   bool ran = false;
   if (!has_pending()) return false;
   GilRelease no_gil;
   std::lock_guard lock(one_sync);
+  probe::Section section("torch_pjrt::sync");
+  probe::event(probe::Phase::kRecord, last_end, probe::now_ns());
+  sample_census(probe::next_step());
   int n = device_count();
   for (int d = 0; d < n; ++d) ran = sync_sound(d, force_data) || ran;
+  last_end = probe::now_ns();
   return ran;
-}
-
-void count_cut(const char* why) {
-  static probe::Counter& cuts = probe::counter("GraphCut");
-  cuts.add();
-  probe::say(2, cat("graph cut: ", why, " at ", user_frame()));
 }
 
 // Waits for the alias's buffer. False where its program failed and said so before: the alias has
@@ -224,6 +226,7 @@ void sync_for(Alias& a) {
 }
 
 at::Tensor root_on_host(Alias& a, const char* why) {
+  Read reading(why);
   for (;;) {
     DataPtr data;
     {
@@ -235,8 +238,9 @@ at::Tensor root_on_host(Alias& a, const char* why) {
       if (await_data(a, data)) return to_host(data);
       continue;
     }
-    count_cut(why);
+    reading.cut();
     sync_for(a);
+    reading.synced();
   }
 }
 
@@ -274,7 +278,10 @@ void sync_all() {
 
 void wait_all() {
   GilRelease no_gil;
+  probe::Section section("torch_pjrt::wait");
+  int64_t start = probe::now_ns();
   guarded([] { executor().wait(); }, [] { return std::string("torch_pjrt.wait()"); });
+  probe::event(probe::Phase::kWait, start, probe::now_ns());
 }
 
 at::Tensor read(Impl& t, const char* why) {

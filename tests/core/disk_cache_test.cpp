@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "client/registry.h"
 #include "exec/cache_folder.h"
+#include "exec/cold.h"
+#include "exec/explain.h"
 #include "fake_client.h"
 #include "probe/probe.h"
 #include "temp_folder.h"
@@ -72,6 +74,30 @@ TEST_F(DiskCacheTest, StoredProgramIsLoadedByAnotherCache) {
   ASSERT_NE(e, nullptr);
   EXPECT_EQ(e->output_types()[0], kOut);
   EXPECT_EQ(client->count("deserialize"), 1u);
+}
+
+TEST_F(DiskCacheTest, AColdCompileIsExplainedByWhatIsStored) {
+  ir::Value x{ir::Node::make_data(kOut, nullptr), 0};
+  auto key = [&](std::string_view torch, bool force_data) {
+    return make_key({.force_data = force_data, .torch_revision = torch, .roots = {&x, 1}});
+  };
+  Key old = key("2.13.0", true), now = key("2.14.1", true), read = key("2.13.0", false);
+  auto ask = [&](const Key& k, const char* torch, std::string_view module = "module") {
+    StoredProgram p = program(k, module);
+    p.words = {{"torch revision", torch}};
+    forget_stored_headers();
+    return summary(why_cold(p));
+  };
+  auto e = client->compile({.module = "module", .outputs = std::span(&kOut, 1)});
+  StoredProgram p = program(old);
+  p.words = {{"torch revision", "2.13.0"}};
+  cache.store(p, *e, 0.5);
+  EXPECT_EQ(ask(now, "2.14.1"), "torch went 2.13.0 -> 2.14.1");
+  EXPECT_EQ(ask(read, "2.13.0"),
+            "compiled for a read where before it was for a sync, or the other way round");
+  EXPECT_EQ(ask(now, "2.14.1", "another graph"), "");
+  set_cache_place({});
+  EXPECT_EQ(ask(now, "2.14.1"), "");
 }
 
 TEST_F(DiskCacheTest, HitsAndMissesAreCounted) {

@@ -1,0 +1,160 @@
+#include "exec/explain.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <limits>
+#include <map>
+
+#include "base/flags.h"
+#include "base/text.h"
+#include "client/registry.h"
+#include "probe/probe.h"
+
+namespace tp::exec {
+namespace {
+
+constexpr size_t kKept = 1000, kShown = 3;
+constexpr int kLoud = 8;  // lines a site; then every power of two
+
+std::string environment_text() {
+  const client::ComputationClient& c = client::client();
+  std::string text = cat(c.platform(), " ", c.platform_version(), " ", flags_in_key());
+  for (char& x : text)
+    if (x == '\n') x = ' ';
+  while (text.ends_with(' ')) text.pop_back();
+  return text;
+}
+
+double epoch_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string line_of(const CompileEvent& e) {
+  return cat("recompiled", e.site.empty() ? "" : " at ", e.site, " in ",
+             static_cast<int64_t>(e.seconds * 1e3), " ms, ", e.nodes, " ops, key ",
+             e.key.substr(0, 8), ": ", summary(e.reasons));
+}
+
+}  // namespace
+
+std::string summary(const std::vector<Reason>& reasons) {
+  std::string s;
+  for (size_t i = 0; i < reasons.size() && i < kShown; ++i)
+    s += cat(i ? "; " : "", reasons[i].text);
+  if (reasons.size() > kShown) s += cat("; and ", reasons.size() - kShown, " more");
+  return s;
+}
+
+void Explainer::set_versions(std::string torch, std::string ours) {
+  std::lock_guard lock(mu_);
+  torch_ = std::move(torch);
+  ours_ = std::move(ours);
+}
+
+// Linear in all that is known. Of equals, one of the same line; of these, the newest.
+const Sketch* Explainer::nearest_locked(const Sketch& s) {
+  const Sketch* best = nullptr;
+  size_t least = std::numeric_limits<size_t>::max();
+  for (auto& [key, known] : known_) {  // newest first
+    size_t far = 2 * distance(known, s) + (known.site != s.site);
+    if (far < least) {
+      least = far;
+      best = &known;
+    }
+  }
+  return best;
+}
+
+bool Explainer::loud_locked(const std::string& site) {
+  int n = ++sites_[site];
+  return n - 1 <= kLoud || std::has_single_bit(static_cast<unsigned>(n));
+}
+
+std::vector<std::pair<std::string, std::string>> Explainer::words() {
+  std::lock_guard lock(mu_);
+  return {{std::string(ingredient_name(Ingredient::kEnvironment)), environment_text()},
+          {std::string(ingredient_name(Ingredient::kTorchRevision)), torch_},
+          {std::string(ingredient_name(Ingredient::kRevision)), ours_}};
+}
+
+void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> cold) {
+  s.environment = environment_text();
+  CompileEvent e{.at = epoch_seconds(),
+                 .seconds = seconds,
+                 .nodes = nodes,
+                 .outputs = s.roots.size(),
+                 .key = s.key.total.hex(),
+                 .site = s.site};
+  for (const Sketch::Leaf& l : s.leaves) e.arguments += l.feed == ir::Feed::kBuffer;
+  bool loud = false;
+  {
+    std::lock_guard lock(mu_);
+    s.torch = torch_;
+    s.ours = ours_;
+    if (const Sketch* near = nearest_locked(s)) {
+      e.nearest = near->key.total.hex();
+      e.reasons = differences(*near, s);
+      e.unexpected = sites_.contains(s.site);
+    }
+    e.number = ++count_;
+    loud = loud_locked(s.site) && e.unexpected;
+    if (!e.unexpected && !cold.empty()) {  // the first compile of this line here, but not at all
+      e.reasons = std::move(cold);
+      e.unexpected = true;
+      loud = told_cold_.insert(e.reasons[0].text).second;
+    }
+    events_.push_back(e);
+    if (events_.size() > kKept) events_.pop_front();
+    known_.put(s.key.total, std::move(s));
+  }
+  if (e.unexpected) {
+    static probe::Counter& recompiles = probe::counter("Recompile");
+    recompiles.add();
+    probe::say(loud ? 0 : 1, line_of(e));
+  }
+}
+
+void Explainer::remember(Sketch s) {
+  std::lock_guard lock(mu_);
+  ++sites_[s.site];
+  if (!known_.get(s.key.total)) known_.put(s.key.total, std::move(s));
+}
+
+void Explainer::ran(const Hash128& key) {
+  std::lock_guard lock(mu_);
+  ++runs_[key];
+}
+
+std::vector<CompileEvent> Explainer::events() {
+  std::lock_guard lock(mu_);
+  return {events_.begin(), events_.end()};
+}
+
+std::vector<ir::LocationId> Explainer::lines_of(std::string_view op) {
+  std::map<ir::LocationId, int> count;
+  {
+    std::lock_guard lock(mu_);
+    for (const auto& [key, sketch] : known_)
+      for (const Sketch::Op& o : sketch.ops)
+        if (o.where && std::string_view(o.name).find(op) != std::string_view::npos)
+          ++count[o.where];
+  }
+  std::vector<ir::LocationId> out;
+  for (const auto& [where, n] : count) out.push_back(where);
+  std::stable_sort(out.begin(), out.end(), [&](auto a, auto b) { return count[a] > count[b]; });
+  return out;
+}
+
+std::unordered_map<Hash128, int64_t> Explainer::runs() {
+  std::lock_guard lock(mu_);
+  return runs_;
+}
+
+void Explainer::clear() {
+  std::lock_guard lock(mu_);
+  events_.clear();
+  runs_.clear();
+}
+
+}  // namespace tp::exec

@@ -1,0 +1,65 @@
+// Why a graph was compiled: against the nearest graph that this process (or the disk cache) knows.
+// One line at each compile after a line's first one; all of it as data for torch_pjrt.explain().
+// Thread-safe; its lock is never held while anything else is called.
+#pragma once
+#include <deque>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/lru.h"
+#include "exec/sketch.h"
+
+namespace tp::exec {
+
+struct CompileEvent {
+  uint64_t number = 0;  // 1 for the first of the process
+  double at = 0;        // seconds since the epoch
+  double seconds = 0;
+  size_t nodes = 0, arguments = 0, outputs = 0;
+  std::string key, nearest;  // hex; nearest is empty where nothing was known
+  std::string site;
+  bool unexpected = false;  // the user's line had compiled before
+  std::vector<Reason> reasons;
+};
+
+class Explainer {
+ public:
+  // Words for ingredients, for messages: "2.13.0", "cpu plugin 1.2".
+  void set_versions(std::string torch, std::string ours);
+  // A compile has ended. Says one line where it was unexpected.
+  // `cold`: why what the disk holds could not be used; told where nothing of this process explains
+  // it.
+  void compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> cold = {});
+  // A program came from the disk cache: no compile, but something to compare with.
+  void remember(Sketch s);
+  void ran(const Hash128& key);
+  // Ingredients in words, as CacheFile::words wants them.
+  std::vector<std::pair<std::string, std::string>> words();
+
+  std::vector<CompileEvent> events();
+  // The lines that recorded ops whose name contains `op`, in the graphs known; most frequent first.
+  std::vector<ir::LocationId> lines_of(std::string_view op);
+  std::unordered_map<Hash128, int64_t> runs();
+  void clear();
+
+ private:
+  const Sketch* nearest_locked(const Sketch& s);
+  bool loud_locked(const std::string& site);
+
+  std::mutex mu_;
+  LruMap<Hash128, Sketch> known_{128};
+  std::unordered_map<std::string, int> sites_;  // compiles a line
+  std::unordered_map<Hash128, int64_t> runs_;
+  std::deque<CompileEvent> events_;  // the newest 1,000
+  std::unordered_set<std::string> told_cold_;
+  uint64_t count_ = 0;
+  std::string torch_, ours_;
+};
+
+// "arg 3 f32[8,128] -> f32[8,131] (train.py:41); new op aten.clamp at loss.py:12; and 2 more"
+std::string summary(const std::vector<Reason>& reasons);
+
+}  // namespace tp::exec

@@ -1,0 +1,53 @@
+// Reads that force a sync (graph cuts), and reads that wait: counted per user line and kind, with
+// the time they took. Any thread; a few tens of nanoseconds beside a read's microseconds.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "ir/location.h"
+
+namespace tp::torch_room {
+
+// What the reads of this scope are called, where the reader knows better than the kernel: "print",
+// "bool", "aten::sort on the CPU". The outermost one wins. Names live for the process.
+class ReadKind {
+ public:
+  explicit ReadKind(const char* name);
+  ~ReadKind();
+  ReadKind(const ReadKind&) = delete;
+
+ private:
+  bool set_;
+};
+const char* exchange_read_kind(const char* name);  // null: none
+const char* permanent(const std::string& name);    // the same text, kept for the process
+
+// One read. `cut()` before it syncs: throws inside no_cuts(). `synced()` behind it: the rest is
+// waiting. The destructor adds the time.
+class Read {
+ public:
+  explicit Read(const char* kind);
+  ~Read();
+  Read(const Read&) = delete;
+  void cut();
+  void synced();
+
+ private:
+  const char* kind_;
+  ir::LocationId where_;
+  int64_t start_, wait_;
+  bool cut_ = false;
+};
+
+struct ReadLine {
+  const char* kind;
+  ir::LocationId where;
+  int64_t cuts, reads, wait_ns;
+};
+std::vector<ReadLine> read_lines();
+void clear_read_lines();
+
+// While above zero, a cut raises at its line. Process-wide.
+void forbid_cuts(int change);
+
+}  // namespace tp::torch_room

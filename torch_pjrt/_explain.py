@@ -1,0 +1,210 @@
+"""Why graphs were compiled, where they were cut, what ran on the CPU: as data, text and a page."""
+
+import html
+import linecache
+import os
+from collections.abc import Iterator
+from contextlib import ContextDecorator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, overload
+
+from . import _C
+
+__all__ = ["Compile", "Explanation", "Place", "Read", "Reason", "explain", "no_cuts"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A user's line. `backward`: the op is of the backward of that line."""
+
+    file: str = ""
+    line: int = 0
+    function: str = ""
+    scope: str = ""
+    backward: bool = False
+    text: str = ""
+
+    def __str__(self) -> str:
+        return self.text or "(no Python line)"
+
+    def source(self, around: int = 2) -> list[tuple[int, str]]:
+        """The line and its neighbours, numbered; empty where the file cannot be read."""
+        first = max(1, self.line - around)
+        lines = [(n, linecache.getline(self.file, n)) for n in range(first, self.line + around + 1)]
+        kept = [(n, text.rstrip()) for n, text in lines if text]
+        while kept and not kept[-1][1]:
+            kept.pop()
+        while kept and not kept[0][1]:
+            kept.pop(0)
+        return kept
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One difference from the nearest known graph. The kinds are listed in docs/debugging.md."""
+
+    kind: str
+    text: str
+    place: Place
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Compile:
+    """One compile. `unexpected`: the line that synced had compiled before."""
+
+    number: int
+    at: float
+    seconds: float
+    nodes: int
+    arguments: int
+    outputs: int
+    key: str
+    nearest: str
+    site: str
+    unexpected: bool
+    reasons: tuple[Reason, ...]
+
+    def __str__(self) -> str:
+        head = (
+            f"compile {self.number}: {self.seconds * 1e3:.0f} ms, {self.nodes} ops, key "
+            f"{self.key[:8]}, synced at {self.site or '(no Python line)'}"
+        )
+        why = [f"  {r}" for r in self.reasons] if self.unexpected else ["  first one at this line"]
+        return "\n".join([head, *why])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+@dataclass(frozen=True)
+class Read:
+    """A line that read values: `cuts` of its `reads` forced a sync; `seconds` it took in all."""
+
+    kind: str
+    place: Place
+    cuts: int
+    reads: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.place}: {self.kind}: {self.cuts} cuts in {self.reads} reads, "
+            f"{self.seconds * 1e3:.1f} ms"
+        )
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything so far. `on_cpu`: how often each op ran on the CPU, in a cut or in the program."""
+
+    compiles: tuple[Compile, ...] = ()
+    reads: tuple[Read, ...] = ()
+    on_cpu: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def recompiles(self) -> tuple[Compile, ...]:
+        """The unexpected compiles."""
+        return tuple(c for c in self.compiles if c.unexpected)
+
+    @property
+    def cuts(self) -> tuple[Read, ...]:
+        """The lines that cut the graph, those that took longest first."""
+        return tuple(sorted((r for r in self.reads if r.cuts), key=lambda r: -r.seconds))
+
+    def _lines(self) -> Iterator[str]:
+        spent = sum(c.seconds for c in self.compiles)
+        yield (
+            f"{len(self.compiles)} compiles in {spent:.2f} s, {len(self.recompiles)} of them "
+            "unexpected"
+        )
+        yield from (f"  {line}" for c in self.compiles for line in str(c).splitlines())
+        yield f"{sum(r.cuts for r in self.reads)} graph cuts"
+        yield from (f"  {r}" for r in self.cuts)
+        if self.on_cpu:
+            yield "ops on the CPU"
+            yield from (f"  {name}: {count} times" for name, count in self.on_cpu.items())
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        from . import _report
+
+        return _report.notebook_frame()
+
+
+def _compiles() -> tuple[Compile, ...]:
+    found = []
+    for event in _C.compile_events():
+        reasons = tuple(Reason(kind, text, Place(**p)) for kind, text, p in event.pop("reasons"))
+        found.append(Compile(**event, reasons=reasons))
+    return tuple(found)
+
+
+def _on_cpu() -> dict[str, int]:
+    return {
+        name: count
+        for name, count in _C.counters().items()
+        if name.startswith("hostop::") or ("::" in name and not name.startswith("torch_pjrt"))
+    }
+
+
+class _Explain:
+    """`torch_pjrt.explain()`: all compiles and cuts; `.report(path)`: a page; `.clear()`."""
+
+    @overload
+    def __call__(self, last: Literal[True]) -> Compile | None: ...
+    @overload
+    def __call__(self, last: Literal[False] = False) -> Explanation: ...
+    def __call__(self, last: bool = False) -> Compile | Explanation | None:
+        compiles = _compiles()
+        if last:
+            return compiles[-1] if compiles else None
+        reads = tuple(Read(kind, Place(**p), n, m, s) for kind, p, n, m, s in _C.reads())
+        return Explanation(compiles, reads, _on_cpu())
+
+    def clear(self) -> None:
+        """Forgets what happened so far; known graphs stay, so that recompiles are explained."""
+        _C.clear_explain()
+
+    def report(self, path: str | os.PathLike[str] = "torch_pjrt.html", title: str = "") -> Path:
+        """Writes one self-contained page about the run so far; its path."""
+        from . import _report
+
+        return _report.write(Path(path), title)
+
+    def trace(self, path: str | os.PathLike[str] = "torch_pjrt.json") -> Path:
+        """Writes the timeline in Chrome's trace format (chrome://tracing, ui.perfetto.dev)."""
+        from . import _report
+
+        return _report.write_trace(Path(path))
+
+    def findings(self) -> list[Any]:
+        """Known mistakes that the run shows, each with its line and what to do."""
+        from . import _report
+
+        return list(_report.findings())
+
+
+explain = _Explain()
+
+
+class no_cuts(ContextDecorator):  # noqa: N801 - used like a function
+    """`with torch_pjrt.no_cuts():` a read that would cut the graph raises at its line instead."""
+
+    def __enter__(self) -> "no_cuts":
+        _C.forbid_cuts(1)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _C.forbid_cuts(-1)
