@@ -49,7 +49,7 @@ asan tsan: %: build/%/build.ninja
 	$(BIN)/ctest --test-dir build/$* --output-on-failure
 
 # ---- checks and tests -----------------------------------------------------------------------
-.PHONY: check test pytest conformance demo bench format clean
+.PHONY: check test pytest conformance demo fuzz bench format clean
 check: setup
 	$(PY) tools/check_layers.py
 	$(PY) tools/check_size.py
@@ -69,6 +69,12 @@ conformance: build
 
 demo: build
 	$(PY) examples/digits.py
+
+# Random programs against eager: make fuzz N=10000 SEED=1; seeds and findings go to build/fuzz.
+N ?= 1000
+SEED ?= 1
+fuzz: build
+	TORCH_PJRT_CACHE=off $(PY) tests/fuzz -n $(N) --seed $(SEED) --keep-going
 
 bench: build
 	$(PY) bench/recording.py

@@ -27,8 +27,10 @@ set(TP_OPS
     src/ops/index_put.cpp
     src/ops/indexing.cpp
     src/ops/kernel_dtypes.cpp
+    src/ops/out_dtypes.cpp
     src/ops/loss.cpp
     src/ops/matmul.cpp
+    src/ops/grouped_mm.cpp
     src/ops/norm.cpp
     src/ops/pad.cpp
     src/ops/pool.cpp

@@ -334,14 +334,14 @@ void type_complex(const Args& a, std::vector<Type>& out) {
 const Row kRows[] = {
     {"aten::add.Tensor", nullptr, add},
     {"aten::sub.Tensor", nullptr, sub},
-    {"aten::rsub.Tensor", type_binary, rsub},
-    {"aten::rsub.Scalar", type_binary, rsub},
+    {"aten::rsub.Tensor", type_binary, rsub, Layout::kLikeFirst},
+    {"aten::rsub.Scalar", type_binary, rsub, Layout::kLikeFirst},
     {"aten::mul.Tensor", nullptr, binary<multiply>},
     {"aten::div.Tensor", nullptr, binary<divide>},
     {"aten::div.Tensor_mode", nullptr, div_mode},
     {"aten::floor_divide", type_binary, whole_quotient<divide_floor>, Layout::kLikeFirst},
     {"aten::remainder.Tensor", nullptr, binary<remainder>},
-    {"aten::remainder.Scalar_Tensor", type_binary, binary<remainder>},
+    {"aten::remainder.Scalar_Tensor", type_binary, binary<remainder>, Layout::kLikeFirst},
     {"aten::fmod.Tensor", nullptr, binary<fmod>},
 
     {"aten::pow.Tensor_Scalar", nullptr, pow_baked, Layout::kContiguous, Special::kNone,

@@ -93,8 +93,8 @@ const Row kRows[] = {
     {"aten::lerp.Scalar", nullptr, lerp},
     {"aten::lerp.Tensor", nullptr, lerp},
     {"aten::where.self", type_where, where, Layout::kLikeFirst},
-    {"aten::masked_fill.Scalar", type_masked_fill, masked_fill, Layout::kLikeFirst},
-    {"aten::masked_fill.Tensor", type_masked_fill, masked_fill, Layout::kLikeFirst},
+    {"aten::masked_fill.Scalar", type_masked_fill, masked_fill},
+    {"aten::masked_fill.Tensor", type_masked_fill, masked_fill},
 };
 
 }  // namespace

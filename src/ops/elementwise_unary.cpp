@@ -248,7 +248,7 @@ const Row kRows[] = {
      .layout = Layout::kLikeFirst,
      .also = "aten::conj_physical_ aten::conj_physical.out"},
     {"aten::angle", type_angle, lower_angle, Layout::kLikeFirst},
-    {"aten::nan_to_num", type_same, nan_to_num, Layout::kLikeFirst},
+    {"aten::nan_to_num", type_same, nan_to_num, Layout::kCopyOfFirst},
     {"aten::frexp.Tensor", type_frexp, frexp, Layout::kLikeFirst},
 
     {"aten::floor", nullptr, unary<rounding<"stablehlo.floor">>},

@@ -14,6 +14,7 @@ Family reduction();
 Family reduction_index();
 Family softmax();
 Family matmul();
+Family grouped_mm();
 Family loss();
 
 Family conv();

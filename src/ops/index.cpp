@@ -22,6 +22,8 @@ void index_select_type(const Args& a, std::vector<Type>& out) {
   IntList dims = dims_of(self);
   if (dims.empty()) return out.push_back(self);
   int64_t& size = dims[static_cast<size_t>(dim)];
+  if (size == 0 && index.numel() > 0 && self.rank() == 1)
+    fail(Code::kIndex, "index out of range in self");
   if (size == 0 && index.numel() > 0)
     fail(Code::kRuntime, "index_select(): self indexing axis dim should be positive");
   size = index.numel();
@@ -84,9 +86,20 @@ void nonzero_static_lower(Lowering& l, std::vector<V>& out) {
   out.push_back(scatter_list(b, result, row, update, 0, Combine::kSet));
 }
 
+// Nothing can be in bounds of a dim of size 0: known without reading the index.
+void check_places(const Args& a) {
+  Type self = a.type("self"), index = a.type("index");
+  int64_t dim = a.dim("dim", self.rank());
+  if (self.rank() > 0 && self.dim(static_cast<size_t>(dim)) == 0 && index.numel() > 0)
+    fail(Code::kRuntime, cat("index 0 is out of bounds for dimension ", dim, " with size 0"));
+}
+
 // A write into a copy of self, whose strides it keeps.
 constexpr Row writes(const char* name, TypeRule type, LowerRule lower, const char* also = "") {
-  return {.name = name, .type = type, .lower = lower, .layout = Layout::kLikeFirst, .also = also};
+  return {.name = name, .type = type, .lower = lower, .layout = Layout::kCopyOfFirst, .also = also};
+}
+constexpr Row scatters(const char* name, LowerRule lower) {
+  return {.name = name, .lower = lower, .layout = Layout::kCopyOfFirst, .check = check_places};
 }
 constexpr Row reads(const char* name, TypeRule type, LowerRule lower) {
   return {.name = name, .type = type, .lower = lower};
@@ -97,18 +110,18 @@ constexpr Row reads(const char* name, TypeRule type, LowerRule lower) {
 Family index() {
   static const Row kRows[] = {
       reads("aten::index_select", index_select_type, index_select_lower),
-      reads("aten::gather", nullptr, gather_lower),
+      {.name = "aten::gather", .lower = gather_lower, .check = check_places},
       reads("aten::take", take_type, take_lower),
       reads("aten::nonzero_static", nonzero_static_type, nonzero_static_lower),
       reads("aten::index.Tensor", nullptr, index_tensor_lower),
       writes("aten::_index_put_impl", index_put_type, index_put_lower, "aten::_index_put_impl_"),
       writes("aten::index_put", index_put_type, index_put_lower),
-      writes("aten::scatter.src", nullptr, scatter_src_lower),
-      writes("aten::scatter.value", nullptr, scatter_value_lower),
-      writes("aten::scatter.reduce", nullptr, scatter_reduce_lower),
-      writes("aten::scatter.value_reduce", nullptr, scatter_value_reduce_lower),
-      writes("aten::scatter_add", nullptr, scatter_add_lower),
-      writes("aten::scatter_reduce.two", nullptr, scatter_reduce_two_lower),
+      scatters("aten::scatter.src", scatter_src_lower),
+      scatters("aten::scatter.value", scatter_value_lower),
+      scatters("aten::scatter.reduce", scatter_reduce_lower),
+      scatters("aten::scatter.value_reduce", scatter_value_reduce_lower),
+      scatters("aten::scatter_add", scatter_add_lower),
+      scatters("aten::scatter_reduce.two", scatter_reduce_two_lower),
       writes("aten::index_add", nullptr, index_add_lower),
       writes("aten::index_copy", nullptr, index_copy_lower),
       writes("aten::index_reduce", nullptr, index_reduce_lower),

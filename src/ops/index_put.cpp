@@ -183,6 +183,9 @@ void index_put_type(const Args& a, std::vector<Type>& out) {
   IntList have = dims_of(values);
   if (x.mask) check_mask(self, a.types("indices"));
   if (!x.mask) {
+    for (int64_t d : x.axes)
+      if (self.dim(static_cast<size_t>(d)) == 0 && std::ranges::find(x.batch, 0) == x.batch.end())
+        fail(Code::kIndex, "index is out of bounds for dimension with size 0");
     // Leading ones of the values are dropped, as eager's expand of the indexing result does.
     while (have.size() > x.shape.size() && have[0] == 1) have.erase(have.begin());
     bool fits = have.size() <= x.shape.size();

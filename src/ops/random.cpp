@@ -396,6 +396,11 @@ constexpr Row fills(const char* name, TypeRule type, LowerRule lower, const char
           .also = also,
           .check = check};
 }
+// eager's functional bernoulli makes a contiguous tensor.
+constexpr Row contiguous(Row r) {
+  r.layout = Layout::kContiguous;
+  return r;
+}
 constexpr Row draws(const char* name, TypeRule type, LowerRule lower, const char* numbers = "") {
   return {
       .name = name, .type = type, .lower = lower, .special = Special::kRandom, .numbers = numbers};
@@ -414,10 +419,10 @@ Family random() {
       fills("aten::exponential", exponential_type, exponential_lower, "lambd", "",
             check_range<kExponential>),
       fills("aten::geometric", type_same, geometric_lower, "p", "", check_range<kGeometric>),
-      fills("aten::bernoulli", bernoulli_tensor_type, bernoulli_tensor_lower),
-      fills("aten::bernoulli.p", type_same, bernoulli_p_lower, "p", "aten::bernoulli_.float",
-            check_range<kBernoulli>),
-      fills("aten::bernoulli.Tensor", bernoulli_tensor_type, bernoulli_tensor_lower),
+      draws("aten::bernoulli", bernoulli_tensor_type, bernoulli_tensor_lower),
+      contiguous(fills("aten::bernoulli.p", type_same, bernoulli_p_lower, "p",
+                       "aten::bernoulli_.float", check_range<kBernoulli>)),
+      draws("aten::bernoulli.Tensor", bernoulli_tensor_type, bernoulli_tensor_lower),
       fills("aten::random", random_type, random_lower),
       fills("aten::random.from", random_range_type, random_range_lower),
       fills("aten::random.to", random_range_type, random_range_lower),

@@ -248,10 +248,15 @@ void type_trace(const Args& a, std::vector<Type>& out) {
   out.push_back(ir::scalar_type(sum_dtype(a)));
 }
 
+void check_nansum(const Args& a) {
+  if (ir::is_complex(a.type("self").dtype()))
+    fail(Code::kRuntime, "nansum on CPU does not support complex inputs");
+}
+
 const Row kRows[] = {
     {"aten::sum", type_sum, sum},
     {"aten::sum.dim_IntList", nullptr, sum},
-    {"aten::nansum", type_sum, nansum},
+    {.name = "aten::nansum", .type = type_sum, .lower = nansum, .check = check_nansum},
     {"aten::mean", type_mean, mean},
     {"aten::mean.dim", nullptr, mean},
     {"aten::prod", type_sum, prod},

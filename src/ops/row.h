@@ -102,7 +102,8 @@ using LowerRule = void (*)(Lowering& l, std::vector<V>& out);
 // How eager lays out the first result; only strides depend on it, never values.
 enum class Layout : unsigned char {
   kContiguous,
-  kLikeFirst,  // TensorIterator: keeps the (dense) strides of the first operand
+  kLikeFirst,  // TensorIterator: the (dense) strides of the first operand; row-major if contiguous
+  kCopyOfFirst,  // clone: the (dense) strides of the first operand, those of size-1 dims too
 };
 
 // Why an op needs care in recording.
@@ -136,6 +137,10 @@ using Family = std::span<const Row>;
 // function does not: Row::check, and dtypes (ops/kernel_dtypes.cpp). The recorder asks behind the
 // type rule, at a miss.
 void check_call(const Row& row, const Args& args);
+// Throws with eager's words where an out= tensor of that dtype is refused (ops/out_dtypes.cpp).
+void check_out(const Row& row, DType result, DType out);
+// The same for a tensor that the in-place form writes.
+void check_inplace(const Row& row, DType self);
 
 // All rows, family by family. Families are functions so that there is no static-initialisation
 // order.

@@ -179,7 +179,8 @@ void bucketize_lower(Lowering& l, std::vector<V>& out) {
 void histc_type(const Args& a, std::vector<Type>& out) {
   Type self = a.type("self");
   int64_t bins = a.i_or("bins", 100);
-  if (!ir::is_float(self.dtype()))
+  // Integers count too, as on CUDA though not on the CPU: libraries ask every other device for it.
+  if (ir::is_complex(self.dtype()) || self.dtype() == DType::kPred)
     fail(Code::kNotImplemented, not_implemented_for("histogram_cpu", self.dtype()));
   if (bins <= 0)
     fail(Code::kRuntime,
@@ -191,7 +192,7 @@ void histc_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V x = as_1d(b, l.in("self"));
   if (x.dim(0) == 0) return out.push_back(b.zeros(l.out()));
-  x = b.convert(x, ir::compute_dtype(x.dtype()));
+  x = b.convert(x, ir::is_float(x.dtype()) ? ir::compute_dtype(x.dtype()) : DType::kF64);
   int64_t bins = l.out().dim(0);
   Type scalar = ir::scalar_type(x.dtype());
   V low = number_or(l, "min", scalar, 0), high = number_or(l, "max", scalar, 0);

@@ -245,7 +245,7 @@ constexpr Row kRows[] = {
     {.name = "aten::stack", .type = stack_type, .lower = stack_lower},
     {.name = "aten::tril", .lower = triangle_lower<hlo::Cmp::kLe>},
     {.name = "aten::triu", .lower = triangle_lower<hlo::Cmp::kGe>},
-    {.name = "aten::flip", .type = flip_type, .lower = flip_lower, .layout = Layout::kLikeFirst},
+    {.name = "aten::flip", .type = flip_type, .lower = flip_lower, .layout = Layout::kCopyOfFirst},
     {.name = "aten::roll", .type = roll_type, .lower = roll_lower},
     {.name = "aten::repeat", .type = repeat_type, .lower = repeat_lower},
     {.name = "aten::pixel_shuffle", .type = pixel_shuffle_type, .lower = pixel_shuffle_lower},

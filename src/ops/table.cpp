@@ -35,6 +35,7 @@ struct Table {
                 reduction_index(),
                 softmax(),
                 matmul(),
+                grouped_mm(),
                 loss(),  //
                 conv(),
                 pool(),

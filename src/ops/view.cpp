@@ -111,7 +111,7 @@ Family view() {
       {.name = "torch_pjrt::cast",
        .type = cast_type,
        .lower = cast_lower,
-       .layout = Layout::kLikeFirst},
+       .layout = Layout::kCopyOfFirst},
       {.name = "torch_pjrt::expand", .type = expand_type, .lower = expand_lower},
       {.name = "torch_pjrt::resize", .type = resize_type, .lower = resize_lower},
   };

@@ -443,7 +443,7 @@ constexpr Row scatter_row(const char* name) {
   return {.name = name,
           .type = scatter_type<view>,
           .lower = scatter_lower<view>,
-          .layout = Layout::kLikeFirst};
+          .layout = Layout::kCopyOfFirst};
 }
 template <auto view>
 constexpr Row backward_row(const char* name) {

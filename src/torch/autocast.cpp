@@ -7,8 +7,14 @@
 namespace tp::torch_room {
 namespace {
 
+// Names that PyTorch's lists use without `at::`.
+using at::IntArrayRef;
+using at::Scalar;
+using at::ScalarType;
+using at::Tensor;
+
 // As on CUDA: in float16 its log overflows, and casting up would hide a model's mistake.
-at::Tensor banned(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, int64_t) {
+Tensor banned(const Tensor&, const Tensor&, const std::optional<Tensor>&, int64_t) {
   TORCH_CHECK(
       false,
       "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
@@ -22,14 +28,17 @@ void register_autocast(torch::Library& m) {
 #define FP32(...) KERNEL(c10::DeviceType::XLA, __VA_ARGS__, fp32)
 #define FP32_SET(...) KERNEL(c10::DeviceType::XLA, __VA_ARGS__, fp32_set_opt_dtype)
 #define PROMOTE(...) KERNEL(c10::DeviceType::XLA, __VA_ARGS__, promote)
+#define OTHER(...) KERNEL_DIFFERENT_REDISPATCH_SIGNATURE(c10::DeviceType::XLA, __VA_ARGS__)
   AT_FORALL_LOWER_PRECISION_FP(LOWER)
   AT_FORALL_FP32(FP32)
   AT_FORALL_FP32_SET_OPT_DTYPE(FP32_SET)
+  AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(OTHER)
   AT_FORALL_PROMOTE(PROMOTE)
 #undef LOWER
 #undef FP32
 #undef FP32_SET
 #undef PROMOTE
+#undef OTHER
   m.impl("binary_cross_entropy", TORCH_FN(banned));
 }
 

@@ -83,6 +83,25 @@ Tensor new_empty_strided(const Tensor& self, IntArrayRef size, IntArrayRef strid
   return empty_strided(size, stride, type, layout, where, pin);
 }
 
+// The strides of a new tensor like t: dense, in the order of t's, or those of a format.
+std::vector<int64_t> strides_like(const Tensor& t, at::MemoryFormat f) {
+  if (f != at::MemoryFormat::Preserve)
+    return at::detail::empty_meta(t.sizes(), t.scalar_type(), f).strides().vec();
+  return t.is_non_overlapping_and_dense() ? t.strides().vec()
+                                          : at::infer_dense_strides(t.sizes(), t.strides());
+}
+
+// PyTorch's own asks for as_strided in autograd, which xla has not, and would drop the strides.
+Tensor empty_like(const Tensor& t, std::optional<at::ScalarType> dtype,
+                  std::optional<at::Layout> layout, std::optional<at::Device> device,
+                  std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided,
+              "device xla has dense tensors only, not layout ", *layout);
+  at::TensorOptions options(dtype.value_or(t.scalar_type()));
+  return at::empty_strided(t.sizes(), strides_like(t, format.value_or(at::MemoryFormat::Preserve)),
+                           options.device(device.value_or(t.device())));
+}
+
 void copy_value(const Tensor& dst, Value v) {
   Impl& to = impl_of(dst);
   write(to,
@@ -207,13 +226,7 @@ Tensor clone(const Tensor& t, std::optional<at::MemoryFormat> format) {
   at::MemoryFormat f = format.value_or(at::MemoryFormat::Preserve);
   Value v = resolved_value(t);
   if (v.node->role() == ir::Role::kFill) v = fill_value(v.node->scalar(), v.type());
-  if (f == at::MemoryFormat::Preserve) {
-    if (t.is_non_overlapping_and_dense())
-      return make_tensor(v, span_of(t.strides()), self.device());
-    return make_tensor(v, at::infer_dense_strides(t.sizes(), t.strides()), self.device());
-  }
-  Tensor like = at::detail::empty_meta(t.sizes(), t.scalar_type(), f);
-  return make_tensor(v, span_of(like.strides()), self.device());
+  return make_tensor(v, strides_like(t, f), self.device());
 }
 
 // PyTorch's own asks whether the device has as_strided in autograd and, for xla, would drop the
@@ -226,12 +239,7 @@ Tensor to_copy(const Tensor& t, std::optional<at::ScalarType> dtype,
   at::MemoryFormat f = format.value_or(at::MemoryFormat::Preserve);
   at::ScalarType to = dtype.value_or(t.scalar_type());
   at::Device where = device.value_or(t.device());
-  std::vector<int64_t> strides;
-  if (f != at::MemoryFormat::Preserve)
-    strides = at::detail::empty_meta(t.sizes(), to, f).strides().vec();
-  else
-    strides = t.is_non_overlapping_and_dense() ? t.strides().vec()
-                                               : at::infer_dense_strides(t.sizes(), t.strides());
+  std::vector<int64_t> strides = strides_like(t, f);
   bool same_device = where.type() == c10::kXLA && with_index(where) == t.device();
   if (same_device) return make_tensor(cast(resolved_value(t), to_dtype(to)), strides, t.device());
   Tensor out = at::empty_strided(t.sizes(), strides, at::TensorOptions(to).device(where));
@@ -354,6 +362,7 @@ const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::Mem
 void register_factories(torch::Library& m) {
   m.impl("empty.memory_format", TORCH_FN(empty));
   m.impl("empty_strided", TORCH_FN(empty_strided));
+  m.impl("empty_like", TORCH_FN(empty_like));
   m.impl("new_empty_strided", TORCH_FN(new_empty_strided));
   m.impl("fill_.Scalar", TORCH_FN(fill_scalar));
   m.impl("fill_.Tensor", TORCH_FN(fill_tensor));

@@ -41,14 +41,12 @@ const ir::Symbol kSeed = ir::symbol("seed"), kOffset = ir::symbol("offset");
 }
 
 // Strides of eager's result where a row has a rule of its own and the op keeps its first operand's
-// layout.
-std::unique_ptr<Dims> like_first(std::span<const int64_t> first, Type first_type, Type result) {
-  if (first.empty() || !result || ref_of(first_type.dims()) != ref_of(result.dims()))
-    return nullptr;
-  at::Tensor like =
-      at::detail::empty_strided_meta(ref_of(first_type.dims()), ref_of(first), at::kFloat);
-  if (!like.is_non_overlapping_and_dense()) return nullptr;
-  return std::make_unique<Dims>(first);
+// layout: those of the operand, made dense where it has gaps or overlaps.
+std::unique_ptr<Dims> like_first(const Impl& first, Type result) {
+  if (!result || first.sizes() != ref_of(result.dims())) return nullptr;
+  if (first.is_non_overlapping_and_dense()) return std::make_unique<Dims>(span_of(first.strides()));
+  std::vector<int64_t> dense = at::infer_dense_strides(first.sizes(), first.strides());
+  return std::make_unique<Dims>(span_of(dense));
 }
 
 // Exactly row-major, size-1 dims included: then strides say nothing that the type does not.
@@ -283,13 +281,18 @@ void Call::with_args(const std::function<void(const ops::Args&)>& f) const {
               {operands_.data(), operands_.size()}));
 }
 
+bool Call::keeps_strides() const {
+  ops::Layout how = op_.row->layout;
+  if (how == ops::Layout::kContiguous || !first_ || plain_strides(*first_)) return false;
+  return how == ops::Layout::kCopyOfFirst || !first_->is_contiguous();
+}
+
 Inferred Call::by_rule() const {
   Inferred i;
   with_args([&](const ops::Args& args) { op_.row->type(args, i.types); });
   for (Type t : i.types) {
     Result r{t, nullptr};
-    if (op_.row->layout == ops::Layout::kLikeFirst && first_ && !plain_strides(*first_))
-      r.strides = like_first(span_of(first_->strides()), type_of(*first_), t);
+    if (keeps_strides()) r.strides = like_first(*first_, t);
     i.results.push_back(std::move(r));
   }
   return i;
@@ -320,6 +323,7 @@ Inferred Call::by_dry_run(Stack& stack) const {
 void Call::check_inplace(const Inferred& i) const {
   const Impl& self = *first_;
   Type t = i.types.at(0);
+  ops::check_inplace(*op_.row, type_of(self).dtype());
   if (ref_of(t.dims()) != self.sizes())
     fail(Code::kRuntime,
          cat("output with shape [", join(self.sizes(), ", "),
@@ -336,8 +340,8 @@ void Call::check_inplace(const Inferred& i) const {
 
 const Inferred& Call::miss(FormKind form, Stack& stack) {
   Inferred i = op_.row->type ? by_rule() : op_.meta ? by_meta(stack) : by_dry_run(stack);
+  if (form == FormKind::kInplace && first_) check_inplace(i);  // eager's kernels come last
   with_args([&](const ops::Args& args) { ops::check_call(*op_.row, args); });
-  if (form == FormKind::kInplace && first_) check_inplace(i);
   return **type_cache().put(key_, std::make_unique<Inferred>(std::move(i)));
 }
 
@@ -460,6 +464,7 @@ void out_results(const OpInfo& op, const Inferred& types, c10::ArrayRef<c10::IVa
                  const ir::NodePtr& node) {
   uint32_t next = 0;
   auto write_next = [&](const at::Tensor& t) {
+    ops::check_out(*op.row, types.types[next].dtype(), to_dtype(t.scalar_type()));
     write_out(t, types.results[next], {node, next}, op.exact_out);
     ++next;
   };

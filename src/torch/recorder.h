@@ -147,6 +147,7 @@ class Call {
   const Inferred* lookup() const;
   const Inferred& miss(FormKind form, Stack& stack);
   void with_args(const std::function<void(const ops::Args&)>& f) const;
+  bool keeps_strides() const;
   Inferred by_rule() const;
   Inferred by_meta(Stack& stack) const;
   Inferred by_dry_run(Stack& stack) const;

@@ -1,5 +1,7 @@
 """Views share memory as eager's do: layouts, reads, writes through any chain, across syncs."""
 
+import warnings
+
 import pytest
 import torch
 from eager import assert_equal, check, check_error, layout, moved, outcome
@@ -320,6 +322,113 @@ def test_swap_tensors(device):
     a, b = torch.ones(2, device=device), torch.zeros(3, device=device) + 5
     torch.utils.swap_tensors(a, b)
     assert (a.tolist(), b.tolist()) == ([5, 5, 5], [1, 1])
+
+
+# ---- layouts of results ---------------------------------------------------------------------
+
+
+LAYOUTS = {
+    "plain": lambda x: x,
+    "transposed": lambda x: x.t(),
+    "gaps": lambda x: x[::2, 1:].t(),
+    "overlapping": lambda x: x.as_strided((2, 3), (1, 1)),
+    "unfold": lambda x: x.unfold(0, 2, 1)[:, :3],
+    "expanded": lambda x: x[:, :1].expand(4, 6).t(),
+    "column": lambda x: x[:, :1].clone().t().contiguous().t(),
+    "odd_ones": lambda x: x[:1].t().contiguous().swapaxes(0, 1).swapaxes(0, 1),
+    "channels_last": lambda x: x.view(1, 4, 2, 3).contiguous(memory_format=torch.channels_last),
+    "zero_sized": lambda x: x[:, :0].t(),
+}
+KEEPING = {
+    "clone": lambda x: x.clone(),
+    "abs": lambda x: x.abs(),
+    "relu": lambda x: x.relu(),
+    "add": lambda x: x + 1,
+    "nan_to_num": lambda x: x.nan_to_num(),
+    "to_double": lambda x: x.double(),
+    "empty_like": lambda x: torch.zeros_like(x),
+    "contiguous": lambda x: x.contiguous(),
+    "masked_fill": lambda x: x.masked_fill(x > 3, 0),
+    "flip": lambda x: x.flip(0),
+    "cumsum": lambda x: x.cumsum(0),
+    "index_fill": lambda x: x.index_fill(0, torch.zeros(1, dtype=torch.long, device=x.device), 2)
+    if x.numel() else x.clone(),
+    "lerp": lambda x: x.lerp(x + 1, 0.5),
+    "dropout": lambda x: torch.nn.functional.dropout(x, 0.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", KEEPING.values(), ids=KEEPING.keys())
+@pytest.mark.parametrize("place", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_results_have_eagers_strides(place, op):
+    x = base()
+    ours, eager = op(place(moved(x))), op(place(x))
+    if eager.numel():  # an empty tensor's strides mean nothing, and eager's follow no rule
+        assert layout(ours) == layout(eager)
+    assert_equal(ours, eager)
+
+
+# ---- copies between devices, dtypes and layouts -----------------------------------------------
+
+
+COPIED = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool,
+          torch.complex64]  # fmt: skip
+
+
+@pytest.mark.parametrize("source", COPIED, ids=str)
+@pytest.mark.parametrize("target", COPIED, ids=str)
+@pytest.mark.parametrize("devices", ["xla xla", "xla cpu", "cpu xla"])
+def test_copy_casts_and_keeps_the_targets_layout(devices, target, source):
+    to, of = devices.split()
+    x = (base() % 5).to(source)
+    eager = torch.zeros(6, 4, dtype=target).t()
+    ours = moved(eager, to)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a complex number loses its imaginary part
+        ours.copy_(moved(x, of))
+        eager.copy_(x)
+    assert layout(ours) == layout(eager)
+    assert torch.equal(ours.cpu(), eager)
+
+
+@pytest.mark.parametrize("place", ["transposed", "gaps", "unfold", "expanded", "channels_last"])
+@pytest.mark.parametrize("there", ["cpu", "xla"])
+def test_any_layout_copies_to_any_device(place, there):
+    x = base()
+    got = LAYOUTS[place](moved(x)).to(there, torch.float64)
+    assert layout(got) == layout(LAYOUTS[place](x).to(torch.float64, copy=True))
+    assert torch.equal(got.cpu(), LAYOUTS[place](x).double())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64], ids=str)
+def test_data_of_another_dtype_replaces_dtype_and_value(dtype):
+    def program(x, y):
+        x.data = y
+        x.mul_(2)
+        return x, y
+
+    check(program, base(), torch.arange(6).to(dtype).view(2, 3), exact=True)
+
+
+def test_views_made_before_data_is_replaced_keep_the_old_memory():
+    def program(x):
+        v = x[1]
+        x.data = torch.ones(2, 2, device=x.device)
+        v.add_(1)
+        x.add_(1)
+        return x, v
+
+    check(program, base(), exact=True)
+
+
+def test_views_of_resized_memory_see_it():
+    def program(x):
+        y = x + 0
+        v = y.view(-1)[2:5]
+        y.resize_(2, 2).fill_(7)
+        return y, v
+
+    check(program, base(), exact=True)
 
 
 # ---- odd shapes -----------------------------------------------------------------------------

@@ -1,0 +1,300 @@
+"""Makes random programs: each statement is tried on the CPU while the program grows.
+
+Values start as small multiples of a half, so that most results have the same bits everywhere.
+What may be rounded is marked (by storage, as views share it), and is kept away from statements
+that jump.
+"""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import rules
+import torch
+from hypothesis import strategies as st
+from programs import Run, Statement, check
+
+MAKING = "unary jumpy rough reduce binary rough_binary jumpy_binary index view"  # a new tensor
+ACTING = "write jumpy_write rough_write read jumpy_read sync grad other"
+KINDS = {name: rules.split(getattr(rules, name.upper())) for name in f"{MAKING} {ACTING}".split()}
+SHARES = {
+    "unary": 10, "jumpy": 7, "rough": 5, "reduce": 5, "binary": 8, "rough_binary": 2,
+    "jumpy_binary": 3, "index": 4, "view": 22, "write": 24, "jumpy_write": 3, "rough_write": 3,
+    "read": 3, "jumpy_read": 1, "sync": 5, "grad": 5, "other": 5,
+}  # fmt: skip
+KIND_LIST = [k for k, share in SHARES.items() for _ in range(share)]
+CHANGING = {"write", "jumpy_write", "rough_write", "grad"}
+KINKY = re.compile(r"relu|abs|clamp|max|min|hard|leaky|thresh|shrink|elu|norm\(1|renorm|cdist|med")
+CASTS = re.compile(
+    r"int|long|type_as|\.to\(\{b|copy_|out=|= \{b|one_hot|embedding|tensor\(|masked_s"
+)
+# Beyond these a float's sums and products may be rounded: dtype -> (largest, finest).
+WINDOW = {torch.float16: (16, 0.25), torch.bfloat16: (8, 0.5)}
+DTYPES = [torch.float32] * 8 + [torch.float64, torch.float16, torch.bfloat16, torch.int64] * 2
+DTYPES += [torch.int32, torch.uint8, torch.int8, torch.bool, torch.complex64]
+SHAPES = [(4, 6), (3, 4), (6,), (), (2, 3, 4), (4, 4), (1, 6), (4, 1), (0, 3), (2, 1, 3), (5,)]
+MOST = 300  # elements
+
+
+def storage(t: torch.Tensor) -> int:
+    return t.untyped_storage()._cdata
+
+
+def overlaps_itself(t: torch.Tensor) -> bool:
+    """Whether two elements share memory in a way that eager does not refuse to write into."""
+    if any(s == 0 and n > 1 for s, n in zip(t.stride(), t.shape, strict=True)) or not t.numel():
+        return False
+    places = torch.zeros(1, dtype=torch.long)
+    for n, s in zip(t.shape, t.stride(), strict=True):
+        places = (places[:, None] + torch.arange(n) * s).flatten()
+    return places.unique().numel() != places.numel()
+
+
+def finite(t: torch.Tensor) -> bool:
+    return bool(t.detach().isfinite().all())
+
+
+def real_parts(t: torch.Tensor) -> torch.Tensor:
+    t = t.detach().resolve_conj().resolve_neg()
+    return torch.view_as_real(t) if t.is_complex() else t
+
+
+def in_window(t: torch.Tensor) -> bool:
+    """Whether sums and products of such values are exact."""
+    if not (t.is_floating_point() or t.is_complex()):
+        return True
+    largest, finest = WINDOW.get(t.dtype, (64, 0.125))
+    v = real_parts(t).double()
+    v = v[v.isfinite()]
+    return bool((v.abs() <= largest).all() and (v / finest == (v / finest).round()).all())
+
+
+class Maker:
+    """A program that grows, and the state of its CPU run."""
+
+    def __init__(self, draw: Any) -> None:
+        self.draw = draw
+        self.run = Run("cpu")
+        self.statements: list[Statement] = []
+        self.rounded: set[int] = set()  # storages
+        self.kept: list[torch.Tensor] = []  # storages stay alive, so that their ids stay theirs
+        self.rounded_notes: set[str] = set()
+        self.scale, self.errors, self.names = 1.0, 0, 0
+
+    def below(self, n: int) -> int:
+        return self.draw(st.integers(0, max(n - 1, 0)))
+
+    def number(self) -> str:
+        return self.draw(st.sampled_from(["1", "2", "0.5", "-1.5", "3", "-2", "0", "True"]))
+
+    # ---- statements -----------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """A new tensor of small numbers."""
+        dtype, shape = self.draw(st.sampled_from(DTYPES)), self.draw(st.sampled_from(SHAPES))
+        numel, start, twist = torch.Size(shape).numel(), self.below(5), self.below(6)
+        kind = str(dtype)
+        text = f"((torch.arange({numel}, device=dev) * {1 + 2 * twist} + {start}) % 11"
+        text += ")" if dtype in (torch.uint8, torch.bool) else " - 4)"
+        text = f"({text} / 2)" if dtype.is_floating_point else text
+        text += f".to({kind}).view({shape})"
+        if twist == 5 and len(shape) > 1:
+            text += ".mT.contiguous().mT"
+        if twist == 4 and dtype.is_floating_point and numel:
+            special = self.draw(st.sampled_from(["float('nan')", "float('inf')", "-0.0"]))
+            text += f".index_fill(0, torch.tensor([0], device=dev), {special})" if shape else ""
+        if dtype.is_floating_point and self.below(3) == 0:
+            text += ".requires_grad_()"
+        self.add(Statement(f"{self.fresh()} = {text}", True, "create"))
+
+    def fresh(self) -> str:
+        self.names += 1
+        return f"t{self.names - 1}"
+
+    def holes(self, a: torch.Tensor) -> dict[str, Any]:
+        """Values for the holes of a statement about a."""
+        rank = max(a.dim(), 1)
+        d = self.below(rank)
+        size = a.shape[d] if a.dim() else 1
+        picks = [0]
+        if 0 < size < 9:
+            picks = self.draw(st.permutations(range(size)))[: 1 + self.below(2)]
+        n = a.numel()
+        shapes = [(n,), (-1, 2), (2, -1), (1, n), (n, 1), (3, -1), (2, 2, -1), ()]
+        return {
+            "d": d if self.below(3) else d - rank, "e": self.below(rank), "k": self.below(4),
+            "n": self.number(), "m": self.below(size), "p": list(picks),
+            "s": self.draw(st.sampled_from(shapes)),
+        }  # fmt: skip
+
+    def statement(self) -> None:
+        """One more statement, if what is drawn is well defined."""
+        kind = self.draw(st.sampled_from(KIND_LIST))
+        template = self.draw(st.sampled_from(KINDS[kind]))
+        tensors = self.run.tensors()
+        names = list(tensors)
+        used = [names[-1 - self.below(len(names))], names[-1 - self.below(len(names))]]
+        a, b = (tensors[x] for x in used)
+        if "{b}" not in template:
+            used = used[:1]
+        if not self.defined(kind, template, [tensors[x] for x in used]):
+            return
+        text = template.format(a=used[0], b=used[-1], t="{t}", **self.holes(a))
+        new = kind in MAKING.split()
+        if new or "{t}" in text:
+            target = names[self.below(len(names))] if self.below(12) == 0 else self.fresh()
+            text = f"{target} = {text}" if new else text.format(t=target)
+        exact = not kind.startswith("rough") and kind != "grad"
+        del a, b, tensors  # the program alone keeps its tensors alive
+        self.add(Statement(text, exact, kind, tuple(used)))
+
+    def defined(self, kind: str, template: str, used: list[torch.Tensor]) -> bool:
+        """Whether eager's answer is one that everybody must give."""
+        rough = any(storage(t) in self.rounded for t in used)
+        if rough and kind.startswith("jumpy"):
+            return False
+        if rough and KINKY.search(template) and any(t.requires_grad for t in used):
+            return False
+        if CASTS.search(template) and not all(self.casts_well(t) for t in used):
+            return False
+        if kind in CHANGING and overlaps_itself(used[0]):
+            return False
+        if "set_(" in template or ".data = " in template:  # views of it would replay on new memory
+            return not any(t.requires_grad for t in used)
+        shared = len(used) > 1 and storage(used[0]) == storage(used[1])
+        return not (shared and "out=" in template)
+
+    def casts_well(self, t: torch.Tensor) -> bool:
+        """Whether the values have one meaning in every integer type."""
+        if storage(t) in self.rounded and not all(
+            u.is_floating_point() for u in self.run.tensors().values()
+        ):
+            return False
+        v = real_parts(t)
+        return not v.is_floating_point() or bool(((v >= 0) & (v < 100)).all())
+
+    # ---- keeping ---------------------------------------------------------------------------------
+
+    def add(self, s: Statement) -> None:
+        """Runs it on the CPU, and keeps it if it is worth it."""
+        before, kind, used = self.run.tensors(), s.kind, s.used
+        rough = not s.exact or any(storage(before[x]) in self.rounded for x in used)
+        wild = any(not finite(before[x]) for x in used)
+        notes = len(self.run.notes)
+        error = self.run.step(s.text)
+        after = self.run.tensors()
+        if not self.worth(kind, error, before, after, rough and not wild):
+            self.run.errors.pop()
+            for name in [*after]:
+                self.run.env.pop(name) if name not in before else None
+            self.run.env |= before
+            del self.run.notes[notes:]
+            return
+        if error is not None and "out=" in s.text:  # eager may have resized it before it raised
+            s = replace(s, drop=used[0])
+            del self.run.env[used[0]], after[used[0]]
+        self.statements.append(s)
+        self.mark(before, after, used if kind in CHANGING else (), rough)
+        if rough and len(self.run.notes) > notes:
+            self.rounded_notes.add(str(notes))
+
+    def worth(self, kind: str, error: Any, before: Any, after: Any, careful: bool) -> bool:
+        """Whether the statement stays: errors a few times, results that are not too large."""
+        if error is not None:
+            self.errors += 1
+            return kind in CHANGING or self.errors <= 2
+        made = [t for name, t in after.items() if t is not before.get(name)]
+        for t in made if kind not in CHANGING else []:
+            if not isinstance(t, torch.Tensor) or t.numel() > MOST or t.dim() > 5:
+                return False
+            if t.layout != torch.strided:
+                return False
+            if careful and not (finite(t) and self.size(t) < 1e3):
+                return False
+        return True
+
+    def size(self, t: torch.Tensor) -> float:
+        v = real_parts(t)
+        v = v[v.isfinite()].double() if v.is_floating_point() else v.double()
+        return float(v.abs().max()) if v.numel() else 0.0
+
+    def mark(self, before: Any, after: Any, changed: tuple[str, ...], rough: bool) -> None:
+        """Marks what may be rounded now."""
+        for name, t in list(after.items()):
+            if t is None or not isinstance(t, torch.Tensor):
+                del self.run.env[name]  # the gradient that was not there
+                s = self.statements[-1]
+                self.statements[-1] = replace(s, text=f"{s.text}; del {name}")
+                continue
+            fresh = t is not before.get(name)
+            if fresh:
+                self.kept.append(t.detach())
+            hit = rough and (fresh or name in changed[:1])
+            if hit or not in_window(t):
+                self.rounded.add(storage(t))
+                self.scale = max(self.scale, min(self.size(t), 1e30))
+
+    @property
+    def over(self) -> bool:
+        """Whether rounded values became so large that a comparison says little."""
+        return self.scale > 1e4
+
+    def inexact(self) -> set[str]:
+        """Names of variables, and of reads, that may be rounded."""
+        tensors = self.run.tensors()
+        return self.rounded_notes | {n for n, t in tensors.items() if storage(t) in self.rounded}
+
+
+def make(draw: Any) -> Maker:
+    """A random program of 20 to 60 statements, run on the CPU."""
+    m = Maker(draw)
+    for _ in range(2 + m.below(2)):
+        m.create()
+    length = draw(st.integers(20, 60))
+    for _ in range(2 * length):
+        if len(m.statements) >= length or m.over:
+            break
+        m.create() if m.below(14) == 13 else m.statement()
+    return m
+
+
+def check_on_device(m: Maker) -> None:
+    """The device gives eager's answers."""
+    check(m.statements, m.run, m.inexact(), m.scale)
+
+
+# ---- smaller programs -----------------------------------------------------------------------
+
+
+def again(statements: list[Statement]) -> Maker:
+    """The same statements anew, without those whose variables are gone."""
+    m = Maker(None)
+    for s in statements:
+        if all(x in m.run.env for x in s.used):
+            m.add(s)
+    return m
+
+
+def fails(m: Maker) -> Exception | None:
+    """What differs on the device."""
+    try:
+        check_on_device(m)
+    except Exception as e:
+        return e
+    return None
+
+
+def reduced(m: Maker) -> Maker:
+    """A smaller program that still fails: halves, quarters, ... single statements taken out."""
+    size = max(len(m.statements) // 2, 1)
+    while size:
+        at = len(m.statements)
+        while at > 0:
+            fewer = m.statements[: max(at - size, 0)] + m.statements[at:]
+            smaller = again(fewer)
+            if len(smaller.statements) < len(m.statements) and fails(smaller):
+                m = smaller
+                at = min(at, len(m.statements))
+            at -= size
+        size //= 2
+    return m
