@@ -1,8 +1,12 @@
 """Random numbers: seeds reproduce, states save and restore, distributions are right."""
 
+import math
+
 import pytest
 import torch
+from scipy import stats
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import torch_pjrt
 
@@ -240,6 +244,180 @@ def test_multinomial(device):
     share = x.bincount(minlength=3) / 4000
     assert share.tolist() == pytest.approx([0, 0.25, 0.75], abs=0.04)
     assert sorted(torch.multinomial(weights, 2).tolist()) == [1, 2]
+
+
+# ---- whole distributions, with seeds so that chance has no say -------------------------------
+
+LEAST_P = 1e-3  # a right generator fails this for one seed in a thousand
+
+CONTINUOUS = {
+    "uniform_": (lambda t: t.uniform_(-2, 3), stats.uniform(-2, 5).cdf),
+    "rand": (lambda t: torch.rand_like(t), stats.uniform(0, 1).cdf),
+    "normal_": (lambda t: t.normal_(1, 2), stats.norm(1, 2).cdf),
+    "randn": (lambda t: torch.randn_like(t), stats.norm(0, 1).cdf),
+    "normal_tensors": (lambda t: torch.normal(torch.zeros_like(t), 3.0), stats.norm(0, 3).cdf),
+    "exponential_": (lambda t: t.exponential_(1.5), stats.expon(scale=1 / 1.5).cdf),
+    "cauchy_": (lambda t: t.cauchy_(1, 2), stats.cauchy(1, 2).cdf),
+    "log_normal_": (lambda t: t.log_normal_(0.5, 0.7), stats.lognorm(0.7, scale=math.exp(0.5)).cdf),
+    "gamma": (lambda t: torch._standard_gamma(torch.full_like(t, 2.5)), stats.gamma(2.5).cdf),
+    "gamma_small": (lambda t: torch._standard_gamma(torch.full_like(t, 0.5)), stats.gamma(0.5).cdf),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_continuous_distribution_passes_kolmogorov_and_smirnov(name, dtype, device):
+    draw_into, cdf = CONTINUOUS[name]
+    torch.manual_seed(20)
+    x = draw_into(torch.empty(N, dtype=dtype, device=device)).cpu()
+    assert x.dtype == dtype
+    assert x.isfinite().all()
+    assert stats.kstest(x.double().numpy(), cdf).pvalue > LEAST_P
+
+
+def ones(n: int = N) -> torch.Tensor:
+    return torch.ones(n, device="xla")
+
+
+DISCRETE = {
+    "randint": (lambda: torch.randint(2, 9, (N,), device="xla"), stats.randint(2, 9)),
+    "random_": (lambda: ones().random_(0, 5), stats.randint(0, 5)),
+    "random_to": (lambda: ones().long().random_(11), stats.randint(0, 11)),
+    "bernoulli": (lambda: torch.bernoulli(ones() * 0.3), stats.bernoulli(0.3)),
+    "bernoulli_": (lambda: ones().bernoulli_(0.85), stats.bernoulli(0.85)),
+    "geometric_": (lambda: ones().geometric_(0.4), stats.geom(0.4)),
+    "poisson_small": (lambda: torch.poisson(ones() * 0.7), stats.poisson(0.7)),
+    "poisson": (lambda: torch.poisson(ones() * 4.5), stats.poisson(4.5)),
+    "poisson_large": (lambda: torch.poisson(ones() * 40), stats.poisson(40)),
+    "binomial": (lambda: torch.binomial(ones() * 12, ones() * 0.3), stats.binom(12, 0.3)),
+    "binomial_likely": (lambda: torch.binomial(ones() * 12, ones() * 0.8), stats.binom(12, 0.8)),
+    "binomial_many": (lambda: torch.binomial(ones() * 100, ones() * 0.5), stats.binom(100, 0.5)),
+    "multinomial": (
+        lambda: torch.multinomial(torch.tensor([1.0, 2.0, 5.0], device="xla"), N, True),
+        stats.rv_discrete(values=([0, 1, 2], [1 / 8, 2 / 8, 5 / 8])),
+    ),
+    "dropout": (lambda: F.dropout(ones(), 0.25) / (4 / 3), stats.bernoulli(0.75)),
+    "randperm_first": (
+        lambda: torch.stack([torch.randperm(6, device="xla")[0] for _ in range(600)]),
+        stats.randint(0, 6),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_discrete_distribution_passes_chi_square(name):
+    draw_it, law = DISCRETE[name]
+    torch.manual_seed(21)
+    x = draw_it().cpu().double().round().long()
+    n = x.numel()
+    values = [v for v in range(int(x.min()), int(x.max()) + 1) if law.pmf(v) * n >= 8]
+    seen = [int((x == v).sum()) for v in values]
+    want = [law.pmf(v) * n for v in values]
+    rest, rest_want = n - sum(seen), n - sum(want)
+    if rest_want > 1e-6 * n:  # the tails as one class
+        seen, want = [*seen, rest], [*want, rest_want]
+    else:
+        assert rest == 0
+    assert stats.chisquare(seen, [w * n / sum(want) for w in want]).pvalue > LEAST_P
+
+
+def test_multinomial_without_replacement_never_repeats(device):
+    torch.manual_seed(22)
+    weights = torch.tensor([4.0, 2.0, 1.0, 1.0, 0.0], device=device).expand(3000, 5)
+    x = torch.multinomial(weights, 3).cpu()
+    assert (x.sort(1).values.diff(dim=1) > 0).all()
+    assert (x < 4).all()
+    first = x[:, 0].bincount(minlength=4).double()
+    assert stats.chisquare(first, torch.tensor([4.0, 2, 1, 1]) / 8 * 3000).pvalue > LEAST_P
+
+
+def test_draws_are_not_correlated_with_each_other(device):
+    torch.manual_seed(23)
+    a, b = (torch.randn(N, device=device).cpu().double() for _ in range(2))
+    for x, y in ((a, b), (a[:-1], a[1:]), (a[::2], a[1::2])):
+        assert abs(torch.corrcoef(torch.stack([x, y]))[0, 1].item()) < 4 / N**0.5
+
+
+def test_integers_reach_all_their_bits(device):
+    torch.manual_seed(24)
+    x = torch.randint(-(2**62), 2**62, (4000,), device=device).cpu()
+    for bit in range(62):
+        assert abs(((x >> bit) & 1).double().mean().item() - 0.5) < 0.04
+
+
+# ---- the same numbers whatever happens around them --------------------------------------------
+
+
+def numbers(cut, device) -> torch.Tensor:
+    """Draws of all kinds with `cut` between them."""
+    torch.manual_seed(30)
+    x, out = torch.ones(6, device=device), []
+    for draw_next in (
+        lambda: torch.rand(6, device=device),
+        lambda: F.dropout(x, 0.5),
+        lambda: x.clone().normal_(),
+        lambda: torch.randint(9, (6,), device=device).float(), lambda: torch.bernoulli(x / 2),
+        lambda: torch.randperm(6, device=device).float(), lambda: x.clone().exponential_(),
+    ):  # fmt: skip
+        out.append(draw_next())
+        cut(out[-1])
+    return torch.stack([t.cpu() for t in out])
+
+
+CUTS = {
+    "sync": lambda t: torch_pjrt.sync(),
+    "wait": lambda t: torch_pjrt.sync(wait=True),
+    "item": lambda t: t[0].item(),
+    "print": lambda t: repr(t),
+    "nonzero": lambda t: t.nonzero(),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS.keys())
+def test_graph_cuts_change_no_number(cut, device):
+    assert torch.equal(numbers(cut, device), numbers(lambda t: None, device))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointed_dropout_draws_its_mask_again(reentrant, device):
+    x = torch.ones(400, device=device, requires_grad=True)
+    torch.manual_seed(31)
+    y = checkpoint(lambda t: F.dropout(t * 1, 0.5) * t, x, use_reentrant=reentrant)
+    y.sum().backward()
+    assert torch.equal(x.grad.cpu(), 2 * y.detach().cpu())
+    after = draw()
+    torch.manual_seed(31)
+    F.dropout(torch.ones(400, device=device), 0.5)
+    assert torch.equal(draw(), after)  # the second forward pass left the generator alone
+
+
+def test_fork_rng_of_the_device_with_a_draw_pending_outside(device):
+    torch.manual_seed(32)
+    before = torch.rand(4, device=device)
+    with torch.random.fork_rng(device_type="xla"):
+        torch.rand(4, device=device)
+    after = torch.rand(4, device=device)
+    torch.manual_seed(32)
+    want = [torch.rand(4, device=device) for _ in range(2)]
+    assert torch.equal(torch.stack([before, after]).cpu(), torch.stack(want).cpu())
+
+
+def test_state_of_all_devices_round_trips(device):
+    torch.manual_seed(33)
+    states = torch.xla.get_rng_state_all()
+    a = draw()
+    torch.xla.set_rng_state_all(states)
+    assert torch.equal(draw(), a)
+    assert torch.xla.initial_seed() == 33
+
+
+def test_modules_are_made_alike_from_one_seed(device):
+    def made() -> list[torch.Tensor]:
+        torch.manual_seed(34)
+        with torch.device(device):
+            return [p.detach().cpu() for p in torch.nn.LSTM(3, 4).parameters()]
+
+    assert all(torch.equal(a, b) for a, b in zip(made(), made(), strict=True))
 
 
 # ---- dropout --------------------------------------------------------------------------------
