@@ -20,6 +20,7 @@ set(TP_OPS
     src/ops/elementwise_ternary.cpp
     src/ops/elementwise_unary.cpp
     src/ops/embedding.cpp
+    src/ops/fft.cpp
     src/ops/grid_sample.cpp
     src/ops/helpers.cpp
     src/ops/host.cpp
@@ -48,6 +49,10 @@ set(TP_OPS
     src/ops/shape.cpp
     src/ops/softmax.cpp
     src/ops/sort.cpp
+    src/ops/special_bessel.cpp
+    src/ops/special_erf.cpp
+    src/ops/special_gamma.cpp
+    src/ops/special_polynomial.cpp
     src/ops/strided_view.cpp
     src/ops/table.cpp
     src/ops/upsample.cpp
@@ -110,6 +115,7 @@ set(TP_TORCH
     src/torch/meta_rows_0.cpp
     src/torch/meta_rows_1.cpp
     src/torch/meta_rows_2.cpp
+    src/torch/meta_own.cpp
     src/torch/profile.cpp
     src/torch/random.cpp
     src/torch/recorder.cpp

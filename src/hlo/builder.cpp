@@ -268,6 +268,27 @@ V Builder::constant_list(Ints v, DType t) {
   return op("stablehlo.constant", {}, type, cat("value = dense<", list, "> : ", type.mlir()));
 }
 
+V Builder::constant_table(std::span<const double> v, Type t) {
+  check(static_cast<int64_t>(v.size()) == t.numel() && t.rank() > 0, "a table fills its type");
+  std::string items = "[";
+  auto rows = [&](auto& self, int dim, size_t at, size_t count) -> void {
+    auto n = static_cast<size_t>(t.dim(static_cast<size_t>(dim)));
+    for (size_t i = 0; i < n; ++i) {
+      if (i) items += ", ";
+      size_t start = at + i * (count / n);
+      if (dim + 1 == t.rank()) {
+        append_literal(items, v[start], t.dtype());
+        continue;
+      }
+      items += '[';
+      self(self, dim + 1, start, count / n);
+      items += ']';
+    }
+  };
+  rows(rows, 0, 0, v.size());
+  return op("stablehlo.constant", {}, t, cat("value = dense<", items, "]> : ", t.mlir()));
+}
+
 V Builder::min_value(Type t) {
   DType d = t.dtype();
   if (d == DType::kF8E4M3FN) return constant(-448.0, t);

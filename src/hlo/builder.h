@@ -93,6 +93,7 @@ class Builder {
   V constant(double v, Type t);       // splat; also for ints (exact up to 2^53), pred, complex
   V constant_int(int64_t v, Type t);  // splat, exact
   V constant_list(Ints v, DType t);   // rank-1, ints
+  V constant_table(std::span<const double> v, Type t);  // row-major, floats
   V zeros(Type t) { return constant_int(0, t); }
   V ones(Type t) { return constant_int(1, t); }
   V scalar(double v, DType t) { return constant(v, ir::scalar_type(t)); }

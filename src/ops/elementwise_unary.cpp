@@ -292,7 +292,6 @@ const Row kRows[] = {
     {"aten::polygamma", nullptr, polygamma},
     {"aten::mish", nullptr, unary<mish>},
     {"aten::special_entr", nullptr, unary<entropy>},
-    {"aten::special_i1e", nullptr, unary<call<"chlo.bessel_i1e">>},
 };
 
 }  // namespace

@@ -23,6 +23,11 @@ Family norm();
 Family upsample();
 Family embedding();
 Family ctc();
+Family fft();
+Family special_bessel();
+Family special_erf();
+Family special_gamma();
+Family special_polynomial();
 
 Family view();
 Family shape();

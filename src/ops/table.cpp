@@ -42,7 +42,12 @@ struct Table {
                 norm(),
                 upsample(),
                 embedding(),
-                ctc(),  //
+                ctc(),
+                fft(),
+                special_bessel(),
+                special_erf(),
+                special_gamma(),
+                special_polynomial(),  //
                 view(),
                 shape(),
                 index(),

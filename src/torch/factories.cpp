@@ -7,6 +7,7 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/eq.h>
 #include <ATen/ops/is_nonzero_native.h>
 #include <ATen/ops/resolve_conj.h>
 #include <ATen/ops/resolve_neg.h>
@@ -221,6 +222,13 @@ bool is_nonzero(const Tensor& t) {
   return at::native::is_nonzero(t);
 }
 
+// A bool for the host: compared on the device, one number read.
+bool equal(const Tensor& a, const Tensor& b) {
+  if (a.sizes() != b.sizes()) return false;
+  ReadKind kind("equal");
+  return a.numel() == 0 || at::eq(a, b).all().item<bool>();
+}
+
 Tensor clone(const Tensor& t, std::optional<at::MemoryFormat> format) {
   Impl& self = impl_of(t);
   at::MemoryFormat f = format.value_or(at::MemoryFormat::Preserve);
@@ -371,6 +379,7 @@ void register_factories(torch::Library& m) {
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar));
   m.impl("is_nonzero", TORCH_FN(is_nonzero));
+  m.impl("equal", TORCH_FN(equal));
   m.impl("clone", TORCH_FN(clone));
   m.impl("_to_copy", TORCH_FN(to_copy));
   m.impl("set_.source_Tensor", TORCH_FN(set_tensor));

@@ -95,7 +95,7 @@ Result result_of(const at::Tensor& t) {
 const MetaRow* meta_row(std::string_view overload) {
   static const auto* map = [] {
     auto* m = new std::unordered_map<std::string_view, const MetaRow*>;
-    for (auto rows : {meta_rows_0(), meta_rows_1(), meta_rows_2()})
+    for (auto rows : {meta_rows_0(), meta_rows_1(), meta_rows_2(), meta_rows_own()})
       for (const MetaRow& r : rows) m->emplace(r.overload, &r);
     return m;
   }();

@@ -24,7 +24,8 @@
 namespace tp::torch_room {
 
 using Stack = std::vector<c10::IValue>;
-// PyTorch's own structured meta function of an overload, on a stack of Meta tensors. Null: the row
+// PyTorch's own structured meta function of an overload (or ours, meta_own.cpp), on a stack of Meta
+// tensors. Null: the row
 // has a rule.
 using MetaFunction = void (*)(Stack*);
 // The generated table (tools/gen_meta.py), in parts that compile side by side.
@@ -37,6 +38,8 @@ const MetaRow* meta_row(std::string_view overload);
 std::span<const MetaRow> meta_rows_0();
 std::span<const MetaRow> meta_rows_1();
 std::span<const MetaRow> meta_rows_2();
+// Written by hand, for ops whose shape functions PyTorch has elsewhere.
+std::span<const MetaRow> meta_rows_own();
 
 enum class ArgKind : uint8_t {
   kTensor,

@@ -159,7 +159,7 @@ def compare(case: Case, name: str) -> str:
             continue
         tol = max(
             LOOSE.get(case.name, 0),
-            TOLERANCE.get(b.dtype, 0),
+            TOLERANCE.get(b.real.dtype if b.is_complex() else b.dtype, 0),
             INEXACT.get(f"{name}/{case.name}", 0),
         )
         if wrong := difference(a.cpu(), b, tol):

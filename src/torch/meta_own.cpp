@@ -1,0 +1,94 @@
+// Shape functions that PyTorch has in Python or inside its kernels only, written like its
+// structured ones: Meta tensors in, Meta tensors out, strides included. Fourier transforms lay
+// their result out as MKL's plan does, dims sorted by the input's strides. Pure; any thread.
+#include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "torch/recorder.h"
+
+namespace tp::torch_room {
+namespace {
+
+using DimList = c10::DimVector;
+
+void by_stride(const at::Tensor& t, DimList& dims, size_t count) {
+  std::stable_sort(dims.begin(), dims.begin() + static_cast<int64_t>(count),
+                   [&](int64_t a, int64_t b) { return t.stride(a) > t.stride(b); });
+}
+
+DimList dims_of(const at::Tensor& t, const c10::IValue& v) {
+  DimList dims = v.toDimVector();
+  for (int64_t& d : dims) d += d < 0 ? t.dim() : 0;
+  return dims;
+}
+
+// Batch dims first, in the order of the input's strides, then the transformed ones as given.
+at::Tensor transformed(const at::Tensor& x, at::IntArrayRef sizes, const DimList& dims,
+                       at::ScalarType type) {
+  if (!at::globalContext().hasMKL()) return at::detail::empty_meta(sizes, type);
+  DimList order;
+  for (int64_t d = 0; d < x.dim(); ++d)
+    if (std::find(dims.begin(), dims.end(), d) == dims.end()) order.push_back(d);
+  by_stride(x, order, order.size());
+  order.append(dims.begin(), dims.end());
+  DimList strides(sizes.size());
+  int64_t next = 1;
+  for (size_t i = order.size(); i-- > 0;) {
+    auto d = static_cast<size_t>(order[i]);
+    strides[d] = next;
+    next *= std::max<int64_t>(sizes[d], 1);
+  }
+  return at::detail::empty_strided_meta(sizes, strides, type);
+}
+
+at::Tensor c2c_type(const at::Tensor& x, DimList dims) {
+  if (dims.empty()) return at::detail::empty_strided_meta(x.sizes(), x.strides(), x.scalar_type());
+  by_stride(x, dims, dims.size());
+  return transformed(x, x.sizes(), dims, x.scalar_type());
+}
+
+void fft_c2c(Stack* s) {
+  const at::Tensor& x = (*s)[0].toTensor();
+  TORCH_CHECK(x.is_complex(), "Expected a complex tensor");
+  at::Tensor y = c2c_type(x, dims_of(x, (*s)[1]));
+  s->assign({c10::IValue(std::move(y))});
+}
+
+void fft_r2c(Stack* s) {
+  const at::Tensor& x = (*s)[0].toTensor();
+  TORCH_CHECK(x.is_floating_point(),
+              "Only supports floating-point dtypes, but found: ", x.scalar_type());
+  DimList dims = dims_of(x, (*s)[1]), sizes(x.sizes());
+  int64_t& last = sizes[static_cast<size_t>(dims.back())];
+  if ((*s)[3].toBool()) last = last / 2 + 1;
+  by_stride(x, dims, dims.size() - 1);
+  at::Tensor y = transformed(x, sizes, dims, c10::toComplexType(x.scalar_type()));
+  s->assign({c10::IValue(std::move(y))});
+}
+
+void fft_c2r(Stack* s) {
+  at::Tensor x = (*s)[0].toTensor();
+  TORCH_CHECK(x.is_complex(), "Expected a complex tensor");
+  DimList dims = dims_of(x, (*s)[1]), sizes(x.sizes());
+  int64_t last = dims.back();
+  dims.pop_back();
+  if (!dims.empty()) x = c2c_type(x, dims);
+  sizes[static_cast<size_t>(last)] = (*s)[3].toInt();
+  at::Tensor y = transformed(x, sizes, {last}, c10::toRealValueType(x.scalar_type()));
+  s->assign({c10::IValue(std::move(y))});
+}
+
+constexpr MetaRow kRows[] = {
+    {"aten::_fft_c2c", fft_c2c, false},
+    {"aten::_fft_r2c", fft_r2c, false},
+    {"aten::_fft_c2r", fft_c2r, false},
+};
+
+}  // namespace
+
+std::span<const MetaRow> meta_rows_own() { return kRows; }
+
+}  // namespace tp::torch_room
