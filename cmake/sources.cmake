@@ -19,6 +19,7 @@ set(TP_OPS
     src/ops/elementwise_binary.cpp
     src/ops/elementwise_ternary.cpp
     src/ops/elementwise_unary.cpp
+    src/ops/distance.cpp
     src/ops/embedding.cpp
     src/ops/fft.cpp
     src/ops/grid_sample.cpp
@@ -28,8 +29,10 @@ set(TP_OPS
     src/ops/index_put.cpp
     src/ops/indexing.cpp
     src/ops/kernel_dtypes.cpp
+    src/ops/linalg.cpp
     src/ops/out_dtypes.cpp
     src/ops/loss.cpp
+    src/ops/loss_margin.cpp
     src/ops/matmul.cpp
     src/ops/grouped_mm.cpp
     src/ops/norm.cpp

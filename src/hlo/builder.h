@@ -73,6 +73,11 @@ class Builder {
   void set_target(Target t) { target_ = t; }
   Target target() const { return target_; }
 
+  // How exact float32 products (dot, convolution) have to be; accelerators would else round their
+  // operands to bf16. StableHLO's three words.
+  enum class Precision : unsigned char { kDefault, kHigh, kHighest };
+  void set_precision(Precision p) { precision_ = p; }
+
   // --- any op
   // ---------------------------------------------------------------------------------------------
   // `attrs` is what stands between the braces, e.g. "dimension = 0 : i64"; empty: no braces.
@@ -188,6 +193,7 @@ class Builder {
  private:
   struct Text;
   bool sums_in_double(const V& v, Ints dims) const;
+  std::string precision_config() const;
   V fresh(Type t) { return V{next_id_++, t}; }
   void emit(std::span<const V> out, std::string_view name, std::span<const V> in,
             std::string_view attrs, std::string_view regions);
@@ -200,6 +206,7 @@ class Builder {
   int statements_ = 0;
   int depth_ = 0;
   Target target_ = Target::kCpu;
+  Precision precision_ = Precision::kDefault;
 };
 
 // "array<i64: 1, 2>", as MLIR writes it (also for an empty list).

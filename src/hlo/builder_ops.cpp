@@ -275,6 +275,12 @@ V Builder::reduce_window(V v, V init, Ints window, Ints stride, Ints pad_low, In
       {&args, 1}, {&body, 1})[0];
 }
 
+std::string Builder::precision_config() const {
+  if (precision_ == Precision::kDefault) return {};
+  std::string_view p = precision_ == Precision::kHigh ? "HIGH" : "HIGHEST";
+  return cat(", precision_config = [#stablehlo<precision ", p, ">, #stablehlo<precision ", p, ">]");
+}
+
 V Builder::dot(V a, V b, Ints a_batch, Ints b_batch, Ints a_contract, Ints b_contract, DType out) {
   IntList dims, a_used(a_batch.begin(), a_batch.end()), b_used(b_batch.begin(), b_batch.end());
   for (int64_t d : a_batch) dims.push_back(a.dim(static_cast<size_t>(d)));
@@ -284,8 +290,9 @@ V Builder::dot(V a, V b, Ints a_batch, Ints b_batch, Ints a_contract, Ints b_con
   for (int64_t d : without(b.dims(), b_used)) dims.push_back(d);
   return op("stablehlo.dot_general", {a, b}, ir::make_type(out, dims),
             cat("dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = ", list(a_batch),
-                ", rhs_batching_dimensions = ", list(b_batch), ", lhs_contracting_dimensions = ",
-                list(a_contract), ", rhs_contracting_dimensions = ", list(b_contract), ">"));
+                ", rhs_batching_dimensions = ", list(b_batch),
+                ", lhs_contracting_dimensions = ", list(a_contract),
+                ", rhs_contracting_dimensions = ", list(b_contract), ">", precision_config()));
 }
 
 V Builder::conv(V lhs, V rhs, Type out, const ConvConfig& c) {
@@ -303,7 +310,7 @@ V Builder::conv(V lhs, V rhs, Type out, const ConvConfig& c) {
                 pad_pairs(c.pad_low, c.pad_high), ", lhs_dilation = ", i64_array(c.lhs_dilation),
                 ", rhs_dilation = ", i64_array(c.rhs_dilation), reversal,
                 ", feature_group_count = ", c.feature_groups,
-                " : i64, batch_group_count = ", c.batch_groups, " : i64"));
+                " : i64, batch_group_count = ", c.batch_groups, " : i64", precision_config()));
 }
 
 V Builder::gather(V operand, V indices, Type out, const GatherConfig& c) {

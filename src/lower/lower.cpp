@@ -77,6 +77,7 @@ class Walk {
       types.push_back(v.type());
     }
     ops::Lowering l(b_, n, in, types);
+    b_.set_precision(precision_of(l, types));
     std::vector<V>& out = outputs_[n.slot];
     try {
       row->lower(l, out);
@@ -85,6 +86,16 @@ class Walk {
     }
     b_.set_location({});
     expect_types(n, out);
+  }
+
+  // Only where operands are float32: products of narrower ones are exact on every device.
+  static hlo::Builder::Precision precision_of(const ops::Args& a, std::span<const Type> types) {
+    using Precision = hlo::Builder::Precision;
+    bool wide = false;
+    for (Type t : types) wide = wide || ir::real_dtype(t.dtype()) == DType::kF32;
+    int64_t lowered = a.i_or(ops::kPrecision, 0);
+    if (!wide || lowered == 2) return Precision::kDefault;
+    return lowered == 1 ? Precision::kHigh : Precision::kHighest;
   }
 
   static void expect_types(const ir::Node& n, std::span<const V> out) {

@@ -316,18 +316,18 @@ void conv_backward_lower(Lowering& l, std::vector<V>& out) {
     out.push_back(results[i] ? b.convert(results[i], l.out(i).dtype()) : V());
 }
 
+constexpr Row row(const char* name, TypeRule type, LowerRule lower) {
+  return {.name = name, .type = type, .lower = lower, .special = Special::kProducts};
+}
+
 }  // namespace
 
 Family conv() {
   static const Row kRows[] = {
-      {.name = "aten::convolution_overrideable", .type = conv_type, .lower = conv_lower},
-      {.name = "aten::convolution_backward_overrideable",
-       .type = conv_backward_type,
-       .lower = conv_backward_lower},
-      {.name = "aten::convolution", .type = conv_type, .lower = conv_lower},
-      {.name = "aten::convolution_backward",
-       .type = conv_backward_type,
-       .lower = conv_backward_lower},
+      row("aten::convolution_overrideable", conv_type, conv_lower),
+      row("aten::convolution_backward_overrideable", conv_backward_type, conv_backward_lower),
+      row("aten::convolution", conv_type, conv_lower),
+      row("aten::convolution_backward", conv_backward_type, conv_backward_lower),
   };
   return kRows;
 }

@@ -16,6 +16,9 @@ Family softmax();
 Family matmul();
 Family grouped_mm();
 Family loss();
+Family loss_margin();
+Family distance();
+Family linalg();
 
 Family conv();
 Family pool();

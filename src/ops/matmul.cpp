@@ -183,21 +183,23 @@ void check_addmm(const Args& a) {
   check_expands(a.type("self"), {a.type("mat1").dim(0), a.type("mat2").dim(1)});
 }
 
+constexpr Row row(const char* name, TypeRule type, LowerRule lower, CheckRule check = nullptr) {
+  return {
+      .name = name, .type = type, .lower = lower, .special = Special::kProducts, .check = check};
+}
+
 const Row kRows[] = {
-    {.name = "aten::mm", .lower = multiply<"self", "mat2", kMatMat>, .check = check_mm},
-    {.name = "aten::bmm",
-     .lower = multiply<"self", "mat2", kBatched>,
-     .check = check_batches<"self", "mat2">},
-    {"aten::dot", type_dot<"tensor">, multiply<"self", "tensor", kVecVec>},
-    {"aten::vdot", type_dot<"other">, vdot},
-    {.name = "aten::addmm", .lower = add_multiply<"mat1", "mat2", kMatMat>, .check = check_addmm},
-    {"aten::addmv", nullptr, add_multiply<"mat", "vec", kMatMat>},
-    {"aten::addbmm", type_addbmm, add_multiply<"batch1", "batch2", kSummedBatch>},
-    {.name = "aten::baddbmm",
-     .lower = add_multiply<"batch1", "batch2", kBatched>,
-     .check = check_batches<"batch1", "batch2">},
-    {.name = "aten::_addmm_activation", .lower = add_multiply_activation, .check = check_addmm},
-    {"aten::_trilinear", type_trilinear, trilinear},
+    row("aten::mm", nullptr, multiply<"self", "mat2", kMatMat>, check_mm),
+    row("aten::bmm", nullptr, multiply<"self", "mat2", kBatched>, check_batches<"self", "mat2">),
+    row("aten::dot", type_dot<"tensor">, multiply<"self", "tensor", kVecVec>),
+    row("aten::vdot", type_dot<"other">, vdot),
+    row("aten::addmm", nullptr, add_multiply<"mat1", "mat2", kMatMat>, check_addmm),
+    row("aten::addmv", nullptr, add_multiply<"mat", "vec", kMatMat>),
+    row("aten::addbmm", type_addbmm, add_multiply<"batch1", "batch2", kSummedBatch>),
+    row("aten::baddbmm", nullptr, add_multiply<"batch1", "batch2", kBatched>,
+        check_batches<"batch1", "batch2">),
+    row("aten::_addmm_activation", nullptr, add_multiply_activation, check_addmm),
+    row("aten::_trilinear", type_trilinear, trilinear),
 };
 
 }  // namespace

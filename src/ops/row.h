@@ -107,7 +107,10 @@ enum class Layout : unsigned char {
 };
 
 // Why an op needs care in recording.
-enum class Special : unsigned char { kNone, kRandom };
+// kProducts: float32 products follow torch.set_float32_matmul_precision; a setting below "highest"
+// is the attribute kPrecision.
+enum class Special : unsigned char { kNone, kRandom, kProducts };
+inline constexpr const char* kPrecision = "float32_precision";  // 1: high, 2: medium
 
 struct Row {
   const char* name;         // the functional overload: "aten::add.Tensor"

@@ -36,7 +36,10 @@ struct Table {
                 softmax(),
                 matmul(),
                 grouped_mm(),
-                loss(),  //
+                loss(),
+                loss_margin(),
+                distance(),
+                linalg(),  //
                 conv(),
                 pool(),
                 norm(),

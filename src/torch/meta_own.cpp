@@ -3,6 +3,7 @@
 // their result out as MKL's plan does, dims sorted by the input's strides. Pure; any thread.
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/ExpandUtils.h>
 
 #include <algorithm>
 #include <numeric>
@@ -81,7 +82,49 @@ void fft_c2r(Stack* s) {
   s->assign({c10::IValue(std::move(y))});
 }
 
+// --- triangular systems: solutions are column-major ----------------------------------------------
+
+at::Tensor column_major(at::IntArrayRef sizes, at::ScalarType type) {
+  DimList strides(sizes.size());
+  int64_t next = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    size_t n = sizes.size();
+    size_t d = i == n - 1 ? n - 2 : i == n - 2 ? n - 1 : i;
+    strides[d] = next;
+    next *= std::max<int64_t>(sizes[d], 1);
+  }
+  return at::detail::empty_strided_meta(sizes, strides, type);
+}
+
+void solve_triangular(Stack* s) {
+  const at::Tensor &a = (*s)[0].toTensor(), &b = (*s)[1].toTensor();
+  bool left = (*s)[3].toBool();
+  for (const auto& [t, name] : {std::pair(&a, "A"), std::pair(&b, "B")})
+    TORCH_CHECK(t->dim() >= 2, "linalg.solve_triangular: The input tensor ", name,
+                " must have at least 2 dimensions.");
+  TORCH_CHECK(a.size(-1) == a.size(-2),
+              "linalg.solve_triangular: A must be batches of square matrices, but they are ",
+              a.size(-2), " by ", a.size(-1), " matrices");
+  TORCH_CHECK(a.size(-2) == b.size(left ? -2 : -1),
+              "linalg.solve_triangular: Incompatible shapes of A and B for the equation ",
+              left ? "AX = B" : "XA = B", " (", a.size(-2), "x", a.size(-1), " and ", b.size(-2),
+              "x", b.size(-1), ")");
+  at::DimVector sizes =
+      at::infer_size_dimvector(a.sizes().slice(0, a.dim() - 2), b.sizes().slice(0, b.dim() - 2));
+  sizes.append({b.size(-2), b.size(-1)});
+  at::Tensor x = column_major(sizes, a.scalar_type());
+  s->assign({c10::IValue(std::move(x))});
+}
+
+void cholesky_solve(Stack* s) {
+  const at::Tensor& b = (*s)[0].toTensor();
+  at::Tensor x = column_major(b.sizes(), b.scalar_type());
+  s->assign({c10::IValue(std::move(x))});
+}
+
 constexpr MetaRow kRows[] = {
+    {"aten::linalg_solve_triangular", solve_triangular, false},
+    {"aten::_cholesky_solve_helper", cholesky_solve, false},
     {"aten::_fft_c2c", fft_c2c, false},
     {"aten::_fft_r2c", fft_r2c, false},
     {"aten::_fft_c2r", fft_c2r, false},

@@ -1,5 +1,6 @@
 #include "torch/recorder.h"
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/core/ivalue_inl.h>
@@ -30,7 +31,8 @@ TypeCache& type_cache() {
   return cache;
 }
 
-const ir::Symbol kSeed = ir::symbol("seed"), kOffset = ir::symbol("offset");
+const ir::Symbol kPrecision = ir::symbol(ops::kPrecision), kSeed = ir::symbol("seed"),
+                 kOffset = ir::symbol("offset");
 
 [[noreturn]] void mixed_devices(const at::Tensor& t) {
   fail(Code::kRuntime,
@@ -263,6 +265,11 @@ void Call::value(const ArgInfo& a, const c10::IValue& v) {
 // --------------------------------------------------------------------------------------------------
 
 void Call::finish_key(FormKind form) {
+  if (op_.row->special == ops::Special::kProducts) {
+    auto asked = at::globalContext().float32MatmulPrecision();
+    if (asked != at::Float32MatmulPrecision::HIGHEST)
+      attrs_.integer(kPrecision, asked == at::Float32MatmulPrecision::HIGH ? 1 : 2);
+  }
   for (uint64_t w : attrs_.words()) key_ = mix(key_, w);
   if (strided_) key_ = mix(key_, strides_);
   // An in-place form has checks of its own, so it has entries of its own.

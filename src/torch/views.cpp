@@ -317,6 +317,25 @@ Tensor view_as_complex(const Tensor& t) {
 
 #undef OURS_OR
 
+// --- copies of strided views ---------------------------------------------------------------------
+
+Tensor strided_copy(const Tensor& self, IntArrayRef size, IntArrayRef stride,
+                    std::optional<int64_t> offset) {
+  return self.as_strided(size, stride, offset).clone(at::MemoryFormat::Contiguous);
+}
+
+// A copy of self, laid out alike, with src written through the view.
+Tensor strided_scatter(const Tensor& self, const Tensor& src, IntArrayRef size, IntArrayRef stride,
+                       std::optional<int64_t> offset) {
+  Tensor out = self.clone();
+  Tensor slice = out.as_strided(size, stride, offset);
+  TORCH_CHECK(slice.sizes() == src.sizes(),
+              "expected src to have a size equal to the slice of self. src size = ", src.sizes(),
+              ", slice size = ", slice.sizes());
+  slice.copy_(src);
+  return out;
+}
+
 }  // namespace
 
 void register_views(torch::Library& m) {
@@ -324,6 +343,8 @@ void register_views(torch::Library& m) {
   m.impl("detach", TORCH_FN(alias));
   m.impl("as_strided", TORCH_FN(strided));
   m.impl("as_strided_", TORCH_FN(strided_));
+  m.impl("as_strided_copy", TORCH_FN(strided_copy));
+  m.impl("as_strided_scatter", TORCH_FN(strided_scatter));
   m.impl("view", TORCH_FN(view));
   m.impl("_unsafe_view", TORCH_FN(view));
   m.impl("_reshape_alias", TORCH_FN(reshape_alias));
