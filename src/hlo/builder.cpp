@@ -52,7 +52,7 @@ struct FloatFormat {
   double largest;  // anything that rounds beyond it is infinite
   const char *inf, *ninf, *nan;
 };
-// float8_e4m3fn has no infinity: PyTorch gives NaN there.
+// float8_e4m3fn has no infinity: literals saturate, as PyTorch's do.
 FloatFormat float_format(DType t) {
   switch (t) {
     case DType::kF16:
@@ -75,6 +75,7 @@ FloatFormat float_format(DType t) {
 // A literal of dtype t: MLIR wants a dot in every decimal float and bit patterns for what is not
 // finite.
 void append_float(std::string& s, double v, DType t) {
+  if (t == DType::kF8E4M3FN && !std::isnan(v)) v = std::clamp(v, -448.0, 448.0);
   FloatFormat f = float_format(t);
   if (std::isnan(v)) return append(s, f.nan);
   if (std::abs(v) > f.largest) return append(s, v > 0 ? f.inf : f.ninf);

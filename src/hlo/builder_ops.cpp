@@ -101,6 +101,8 @@ V Builder::convert(V v, DType t) {
     return convert(op("stablehlo.real", {v}, v.type.with(ir::real_dtype(from))), t);
   if (ir::is_float(from) && ir::is_int(t) && (ir::dtype_size(t) < 4 || t == DType::kU32))
     v = convert(v, t == DType::kU32 ? DType::kS64 : DType::kS32);
+  // PyTorch's float8_e4m3fn saturates where XLA gives NaN.
+  if (t == DType::kF8E4M3FN && ir::is_float(from)) v = min(max(v, -448.0), 448.0);
   return op("stablehlo.convert", {v}, v.type.with(t));
 }
 

@@ -123,7 +123,9 @@ void multi_margin_backward(Lowering& l, std::vector<V>& out) {
   finish_backward(l, out, b.select(m.right, b.neg(total), each));
 }
 
-void check_long(Type target) {
+void check_dtypes(const char* kernel, Type x, Type target) {
+  if (x.dtype() != DType::kF32 && x.dtype() != DType::kF64)
+    fail(Code::kNotImplemented, not_implemented_for(kernel, x.dtype()));
   if (target.dtype() != DType::kS64)
     fail(Code::kRuntime,
          cat("expected scalar type Long but found ", eager_name(target.dtype()).scalar));
@@ -134,13 +136,17 @@ void check_margin(const Args& a, Sizes s) {
   if (double p = a.f_or("p", 1); p != 1 && p != 2)
     fail(Code::kRuntime, "only p == 1 and p == 2 supported");
   if (target.rank() > 1 || target.numel() != s.rows)
-    fail(Code::kRuntime,
-         cat("inconsistent target size, expected ", s.rows, " but got ", size_text(target.dims())));
+    fail(
+        Code::kRuntime,
+        cat("multi_margin_loss: target tensor should be 1-D with size equal to the number of input "
+            "samples (batch size). Expected target size [",
+            s.rows, "], but got ", size_text(target.dims()), ". Input has shape ",
+            size_text(a.type("self").dims()), "."));
   auto w = a.opt_type("weight");
   if (w && (w->rank() > 1 || w->numel() != s.classes))
     fail(Code::kRuntime,
          cat("inconsistent weight size, expected ", s.classes, " but got ", size_text(w->dims())));
-  check_long(target);
+  check_dtypes("multi_margin_loss_cpu_kernel", a.type("self"), target);
 }
 
 void type_multi_margin(const Args& a, std::vector<Type>& out) {
@@ -222,7 +228,7 @@ void check_labels(const Args& a) {
   if (!same)
     fail(Code::kRuntime, cat("inconsistent target size: ", size_text(target.dims()),
                              " for input of size: ", size_text(x.dims())));
-  check_long(target);
+  check_dtypes("multilabel_margin_loss_forward_out_frame", x, target);
 }
 
 void type_multilabel(const Args& a, std::vector<Type>& out) {
