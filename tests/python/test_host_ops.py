@@ -67,7 +67,6 @@ SQUARE = {
     "det": lambda a: linalg.det(a),
     "slogdet": lambda a: linalg.slogdet(a),
     "solve": lambda a: linalg.solve(a, a * 2),
-    "solve_triangular": lambda a: linalg.solve_triangular(a, a, upper=True),
     "lu": lambda a: linalg.lu(a),
     "ldl": lambda a: linalg.ldl_solve(*linalg.ldl_factor(a), a),
     "matrix_exp": lambda a: linalg.matrix_exp(a / 8),
@@ -147,7 +146,6 @@ def test_another_tolerance_is_the_same_program(compiles):
     x = matrix(4, 3).to("xla")
     with compiles() as seen:
         for tol in (1e-6, 1e-3, 0.5):
-            torch.cdist(x, x, p=tol + 1)
             kept = linalg.lstsq(x, x, rcond=tol).rank
             torch_pjrt.sync()
     assert seen.count == 1
