@@ -32,7 +32,6 @@ set(TP_OPS
     src/ops/linalg.cpp
     src/ops/out_dtypes.cpp
     src/ops/loss.cpp
-    src/ops/loss_margin.cpp
     src/ops/matmul.cpp
     src/ops/grouped_mm.cpp
     src/ops/norm.cpp

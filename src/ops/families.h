@@ -16,7 +16,6 @@ Family softmax();
 Family matmul();
 Family grouped_mm();
 Family loss();
-Family loss_margin();
 Family distance();
 Family linalg();
 

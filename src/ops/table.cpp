@@ -37,7 +37,6 @@ struct Table {
                 matmul(),
                 grouped_mm(),
                 loss(),
-                loss_margin(),
                 distance(),
                 linalg(),  //
                 conv(),
