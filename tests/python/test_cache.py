@@ -277,3 +277,17 @@ def test_processes_that_start_at_once_on_an_empty_folder_are_all_right(program, 
     assert len(names) == 2, "one file for each of the two programs"
     assert list((tmp_path / "cache").glob("*.part")) == []
     assert command("verify").returncode == 0
+
+
+def test_processes_killed_while_they_store_leave_nothing_broken(run_python, fake, tmp_path):
+    script = Path(__file__).with_name("kill_cache.py")
+    done = run_python(
+        str(script),
+        os.environ.get("TORCH_PJRT_TEST_KILLS", "10"),
+        TORCH_PJRT_CACHE=str(tmp_path / "cache"),
+        TORCH_PJRT_PLUGIN=f"FAKE:{fake}",
+        PJRT_DEVICE="FAKE",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    whole = int(re.search(r"(\d+) whole programs", done.stdout).group(1))
+    assert whole > 0, "nothing was stored, so that this shows nothing"
