@@ -52,10 +52,8 @@ void look_for_signals() {
   throw e;
 }
 
-// What is in flight gets a moment to end; then the process leaves without destructors.
+// Work in flight would run into what exit() destroys.
 void leave_quickly(int status, void*) {
-  constexpr useconds_t kTick = 5000;
-  for (int i = 0; i < 200 && torch_room::busy(); ++i) usleep(kTick);
   if (!torch_room::busy()) return;
   std::fflush(nullptr);
   _exit(status);
@@ -155,6 +153,17 @@ void set_log(py::object f) {
 }
 
 void prepare_exit() {
+  {
+    // Plugins register destructors of what they make at first use, also while we shut down: work
+    // that is going to end soon gets the time for it. Ctrl-C cuts it short.
+    py::gil_scoped_release no_gil;
+    constexpr useconds_t kTick = 5000;
+    constexpr int kTicks = 1000;
+    try {
+      for (int i = 0; i < kTicks && torch_room::busy(); ++i, usleep(kTick)) look_for_interrupt();
+    } catch (const python_error&) {
+    }
+  }
   probe::set_sink(nullptr);
   set_interrupt_hooks(nullptr, nullptr);
   // Registered last, so run first: before the plugin's own destructors pull its tables away from

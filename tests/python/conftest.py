@@ -15,8 +15,9 @@ import torch
 # leave the user's own folder alone. tests/python/test_cache.py sets folders of its own.
 os.environ["TORCH_PJRT_CACHE"] = "off"
 
-import torch_pjrt
 from fake_plugin import fake, run_fake  # noqa: F401 - fixtures
+
+import torch_pjrt
 
 ROOT = Path(__file__).resolve().parents[2]
 torch.set_num_threads(1)  # tests compare small tensors

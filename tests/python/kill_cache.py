@@ -1,8 +1,8 @@
 """Kills processes at random times while they store programs, and looks at what they leave.
 
-`python tests/python/kill_cache.py 200` does so 200 times on the fake plugin; test_cache.py a few
-times. Needs TORCH_PJRT_PLUGIN=FAKE:..., PJRT_DEVICE=FAKE and an empty TORCH_PJRT_CACHE. Each process
-is forked from this one before the device is used.
+`python tests/python/kill_cache.py 200` does so 200 times, test_cache.py a few times. Needs
+TORCH_PJRT_PLUGIN=FAKE:..., PJRT_DEVICE=FAKE and an empty TORCH_PJRT_CACHE. Each process is forked
+from this one before the device is used.
 """
 
 import os

@@ -63,7 +63,7 @@ for call in json.loads(os.environ["CALLS"]):
 @pytest.fixture(scope="module", params=["host", "accelerator"])
 def seen(request, fake, run_python):
     """What each (call, value) led to."""
-    from fake_plugin import PRELUDE  # noqa: PLC0415
+    from fake_plugin import PRELUDE
 
     env = {"TORCH_PJRT_FAKE_OFF_HOST": "1"} if request.param == "accelerator" else {}
     done = run_python(

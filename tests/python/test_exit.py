@@ -19,7 +19,7 @@ atexit.register(lambda: print("python's exit ran"))
 @pytest.fixture
 def leaves(run_python, fake):
     """Runs code on the fake plugin; gives status and output of a process that ended in time."""
-    from fake_plugin import PRELUDE  # noqa: PLC0415
+    from fake_plugin import PRELUDE
 
     def run(code: str) -> tuple[int, str]:
         start = time.monotonic()
@@ -109,7 +109,7 @@ def test_every_use_in_a_forked_child_is_told_and_does_not_hang(device, use):
     ready, pending = torch.ones(3).to(device) + 1, torch.ones(3).to(device).exp()
     ready.tolist()
     pending = pending + 1
-    import torch_pjrt  # noqa: PLC0415
+    import torch_pjrt
 
     uses = {
         "record": lambda: (ready * 2).tolist(),
@@ -130,7 +130,7 @@ def test_every_use_in_a_forked_child_is_told_and_does_not_hang(device, use):
 
 def test_child_frees_inherited_tensors_without_a_hang(device):
     held = [torch.ones(64, 64).to(device) + i for i in range(4)]
-    import torch_pjrt  # noqa: PLC0415
+    import torch_pjrt
 
     torch_pjrt.sync()
     assert in_child(lambda: held.clear() or "freed") == "freed"
