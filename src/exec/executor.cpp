@@ -14,9 +14,9 @@
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "client/registry.h"
+#include "exec/blame.h"
 #include "exec/cold.h"
 #include "exec/dump.h"
-#include "exec/blame.h"
 #include "exec/fill.h"
 #include "lower/lower.h"
 #include "probe/events.h"
@@ -227,8 +227,8 @@ ProgramPtr Executor::program_for(SyncRequest& request, Planned& planned) {
     *record = {job->nodes, ir::dump_text(graph, ir::Lines::kYes), job->module, ir::dump_dot(graph),
                key.total};
     probe::event(probe::Phase::kLower, start, probe::now_ns(), key.total.hi);
-    dump_compiled({record->text, record->dot, job->module, request.where, record->key.hex(),
-                   record->nodes});
+    dump_compiled(
+        {record->text, record->dot, job->module, request.where, record->key.hex(), record->nodes});
     std::lock_guard mine(mu_);
     records_.put(key.total, std::move(record));
   }
@@ -262,9 +262,8 @@ ProgramPtr Executor::compile(const Job& job) {
   program->executable = disk_.load(stored);
   program->from_disk = program->executable != nullptr;
   if (!program->from_disk)
-    program->executable =
-        compile_module({.module = job.module, .outputs = job.outputs, .device = job.device}, what,
-                       job.blame);
+    program->executable = compile_module(
+        {.module = job.module, .outputs = job.outputs, .device = job.device}, what, job.blame);
   int64_t end = probe::now_ns();
   probe::event(probe::Phase::kCompile, start, end, job.key.total.hi);
   program->compile_seconds = static_cast<double>(end - start) * 1e-9;
@@ -421,8 +420,8 @@ GraphRecord Executor::record(std::string_view key) {
   return {};
 }
 
-void Executor::launched(std::vector<Value> roots, std::vector<DataPtr> outputs,
-                        ProgramPtr program, Blame blame) {
+void Executor::launched(std::vector<Value> roots, std::vector<DataPtr> outputs, ProgramPtr program,
+                        Blame blame) {
   std::lock_guard lock(mu_);
   last_ = std::move(program);
   launches_.push_back({std::move(roots), std::move(outputs), std::move(blame)});

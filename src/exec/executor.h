@@ -115,7 +115,7 @@ class Executor {
   DiskCache disk_;
   Explainer explainer_;
   ProgramCache cache_;  // after what its compiles use: it waits for them
-  std::mutex mu_;  // guards all below
+  std::mutex mu_;       // guards all below
   std::deque<Launch> launches_;
   size_t leaving_ = 0;  // taken from launches_ by a thread that waits for their end
   std::condition_variable left_;

@@ -43,7 +43,7 @@ class ProgramCache {
   void clear();
   size_t size();
   std::vector<ProgramPtr> all();  // most recently used first
-  bool compiling();  // is any thread?
+  bool compiling();               // is any thread?
 
  private:
   struct Flight {  // one compile; guarded by mu_

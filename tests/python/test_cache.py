@@ -56,6 +56,14 @@ def test_same_graph_from_other_lines_is_found(program):
     assert (moved["compiles"], said) == (0, "")
 
 
+def test_program_with_host_calls_is_loaded_and_runs(program):
+    code = PROGRAM.replace("x.sin() @ x.t() + 1", "torch.linalg.eigvalsh(x @ x.t()).sort().values")
+    cold, _ = program(code)
+    warm, _ = program(code)
+    assert (cold["compiles"], warm["compiles"]) == (1, 0)
+    assert warm["out"] == cold["out"]
+
+
 def test_hits_and_misses_are_told(program, tmp_path):
     cold, _ = program()
     warm, _ = program()
