@@ -43,7 +43,8 @@ build/%/build.ninja: $(BUILD_FILES) build/.system | $(VENV)/.installed
 build: build/dev/build.ninja
 	@$(BIN)/ninja -C build/dev -j $(JOBS) --quiet
 
-.PHONY: asan tsan
+.PHONY: asan tsan sanitize
+sanitize: asan tsan
 asan tsan: %: build/%/build.ninja
 	@$(BIN)/ninja -C build/$* -j $(JOBS) --quiet
 	$(BIN)/ctest --test-dir build/$* --output-on-failure

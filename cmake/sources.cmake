@@ -1,6 +1,7 @@
 # Every source file of the project, a list a room (no globs: a build sees exactly what is listed here).
 # Adding a file: add its line to its room's list.
-set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/base/hash.cpp)
+set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/base/hash.cpp
+    src/base/interrupt.cpp)
 set(TP_PROBE src/probe/events.cpp src/probe/probe.cpp)
 set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp src/ir/type.cpp)
 set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp)
@@ -86,6 +87,7 @@ set(TP_CLIENT
     src/client/registry_table.cpp
     src/client/signature.cpp)
 set(TP_EXEC
+    src/exec/blame.cpp
     src/exec/cache_file.cpp
     src/exec/cache_folder.cpp
     src/exec/cold.cpp
@@ -118,6 +120,7 @@ set(TP_TORCH
     src/torch/meta_rows_1.cpp
     src/torch/meta_rows_2.cpp
     src/torch/meta_own.cpp
+    src/torch/memory_report.cpp
     src/torch/profile.cpp
     src/torch/random.cpp
     src/torch/recorder.cpp
@@ -131,6 +134,7 @@ set(TP_BIND src/bind/cache.cpp src/bind/explain.cpp src/bind/module.cpp src/bind
 
 set(TP_FAKEPLUGIN
     tests/fakeplugin/fakeplugin.cpp
+    tests/fakeplugin/faults.cpp
     tests/fakeplugin/objects.cpp
     tests/fakeplugin/program.cpp
     tests/fakeplugin/programs.cpp
@@ -146,6 +150,7 @@ set(TP_CORE_TESTS
     tests/core/conv_ops_test.cpp
     tests/core/disk_cache_test.cpp
     tests/core/executor_test.cpp
+    tests/core/executor_threads_test.cpp
     tests/core/fakeplugin_test.cpp
     tests/core/flags_test.cpp
     tests/core/graph_test.cpp

@@ -5,7 +5,6 @@
 """
 
 import atexit
-import contextlib
 import copy
 import functools
 from collections.abc import Callable
@@ -30,7 +29,7 @@ def install() -> None:
     _load.install()
     _optim.install()
     _name_reads()
-    atexit.register(_finish)
+    atexit.register(_C.prepare_exit)
 
 
 def _seed_with_torch() -> None:
@@ -72,10 +71,3 @@ def _copy(self: torch.Tensor) -> Any:
         shared = torch.nn.Parameter(shared, requires_grad=False)
     vars(shared).update(vars(self))
     return shared.requires_grad_(self.requires_grad)
-
-
-def _finish() -> None:
-    """Programs still in flight end before their plugin's threads do."""
-    if _C.client_exists() and not _device_module._is_in_bad_fork():
-        with contextlib.suppress(Exception):  # nobody is left to read an error
-            _C.wait()

@@ -197,5 +197,6 @@ PYBIND11_MODULE(_C, m) {
   m.def("live_aliases", &live_aliases);
   m.def("programs_cached", [] { return executor().cache().size(); });
   bind::add_cache(m);
+  m.def("prepare_exit", &bind::prepare_exit);
   m.def("clear_programs", [] { executor().cache().clear(); });
 }

@@ -1,11 +1,15 @@
 #include "bind/python.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/Exceptions.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/text.h"
 #include "client/registry.h"
 #include "probe/probe.h"
@@ -19,19 +23,44 @@ namespace tp::bind {
 namespace {
 
 PyObject* g_log = nullptr;  // owned for the process
+unsigned long g_main_thread = 0;
 
 std::string directory_of(const char* module) {
   std::string file = py::str(py::module_::import(module).attr("__file__"));
   return file.substr(0, file.rfind('/') + 1);
 }
 
+// Python ends threads that ask for the GIL while it shuts down by unwinding them, which C++ frames
+// do not survive. Ours wait for the process's end instead, as Python itself has it from 3.14 on.
+bool is_finalizing() { return !Py_IsInitialized() || _Py_IsFinalizing(); }
+
 void* release_gil() {
   return Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
 }
-void acquire_gil(void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); }
+void acquire_gil(void* state) {
+  while (is_finalizing() && PyThread_get_thread_ident() != g_main_thread) pause();
+  PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+}
+
+// Signals are handled in Python's main thread, which must look for them while it waits for us.
+bool hears_signals() { return PyThread_get_thread_ident() == g_main_thread && !is_finalizing(); }
+void look_for_signals() {
+  py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() == 0) return;
+  python_error e;  // KeyboardInterrupt, or what the user's handler raised
+  e.persist();
+  throw e;
+}
+
+// Work in flight would run into what exit() destroys.
+void leave_quickly(int status, void*) {
+  if (!torch_room::busy()) return;
+  std::fflush(nullptr);
+  _exit(status);
+}
 
 void log_to_python(int level, std::string_view text) {
-  if (!Py_IsInitialized()) return;
+  if (is_finalizing()) return;
   py::gil_scoped_acquire gil;
   if (!g_log) return;
   try {
@@ -81,6 +110,8 @@ PyObject* python_type(Code c) {
 void translate(std::exception_ptr p) {
   try {
     std::rethrow_exception(p);
+  } catch (python_error& e) {
+    e.restore();
   } catch (const Error& e) {
     PyErr_SetString(python_type(e.code()), e.what());
   } catch (const c10::IndexError& e) {
@@ -107,6 +138,10 @@ void install_python_hooks(const std::string& package_directory) {
   torch_room::add_library_directory(package_directory);
   client::set_discovery(&discover_plugins);
   torch_room::GilRelease::set_provider(&release_gil, &acquire_gil);
+  torch_room::hold_locks_over_forks();
+  auto main_thread = py::module_::import("threading").attr("main_thread")();
+  g_main_thread = main_thread.attr("ident").cast<unsigned long>();
+  set_interrupt_hooks(&hears_signals, &look_for_signals);
 }
 
 void register_exceptions() { py::register_exception_translator(&translate); }
@@ -115,6 +150,25 @@ void set_log(py::object f) {
   Py_XDECREF(g_log);
   g_log = f.is_none() ? nullptr : f.release().ptr();
   probe::set_sink(g_log ? &log_to_python : nullptr);
+}
+
+void prepare_exit() {
+  {
+    // Plugins register destructors of what they make at first use, also while we shut down: work
+    // that is going to end soon gets the time for it. Ctrl-C cuts it short.
+    py::gil_scoped_release no_gil;
+    constexpr useconds_t kTick = 5000;
+    constexpr int kTicks = 1000;
+    try {
+      for (int i = 0; i < kTicks && torch_room::busy(); ++i, usleep(kTick)) look_for_interrupt();
+    } catch (const python_error&) {
+    }
+  }
+  probe::set_sink(nullptr);
+  set_interrupt_hooks(nullptr, nullptr);
+  // Registered last, so run first: before the plugin's own destructors pull its tables away from
+  // threads that still compile or compute.
+  on_exit(&leave_quickly, nullptr);
 }
 
 }  // namespace tp::bind

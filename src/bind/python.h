@@ -12,6 +12,9 @@ void install_python_hooks(const std::string& package_directory);
 void register_exceptions();
 // What happened and why (explain.cpp).
 void define_explain(pybind11::module_& m);
+// Python's `atexit`: waits up to five seconds for work in flight. From then on no thread of ours
+// asks for the GIL, and what still runs neither keeps the process nor crashes it.
+void prepare_exit();
 // f(level, text), or None for stderr. Messages come from any thread; the GIL is taken for the call.
 void set_log(pybind11::object f);
 

@@ -107,8 +107,10 @@ class ComputationClient {
       std::span<const int> devices) = 0;
 
   virtual DataPtr transfer_to_device(const HostBuffer& from, int device) = 0;
-  // Blocks; `to` has room for data.type().bytes(), row-major.
-  virtual void transfer_from_device(const Data& data, void* to) = 0;
+  // Blocks; `to` has room for data.type().bytes(), row-major. `owner` keeps `to` alive where Ctrl-C
+  // ends the wait before the copy has ended.
+  virtual void transfer_from_device(const Data& data, void* to,
+                                    std::shared_ptr<void> owner = nullptr) = 0;
 
   virtual std::string serialize(const Executable& program) = 0;
   virtual ExecutablePtr deserialize(std::string_view bytes, std::span<const ir::Type> outputs) = 0;

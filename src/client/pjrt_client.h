@@ -28,7 +28,7 @@ class PjrtClient final : public ComputationClient {
       std::span<const int> devices) override;
 
   DataPtr transfer_to_device(const HostBuffer& from, int device) override;
-  void transfer_from_device(const Data& data, void* to) override;
+  void transfer_from_device(const Data& data, void* to, std::shared_ptr<void> owner) override;
 
   // Our own header (environment, signature) before the plugin's bytes, so that a loaded program is
   // checked as strictly as a compiled one and a foreign one is refused.

@@ -48,7 +48,7 @@ DataPtr PjrtClient::transfer_to_device(const HostBuffer& from, int device) {
                                     device);
 }
 
-void PjrtClient::transfer_from_device(const Data& data, void* to) {
+void PjrtClient::transfer_from_device(const Data& data, void* to, std::shared_ptr<void> owner) {
   static probe::Timer& timer = probe::timer("TransferFromDevice");
   static probe::Counter& bytes = probe::counter("TransferFromDeviceBytes");
   probe::Span span(timer);
@@ -60,7 +60,9 @@ void PjrtClient::transfer_from_device(const Data& data, void* to) {
   bytes.add(d.type().bytes());
   if (size == 0) return;
   if (!d.buffer().is_on_cpu()) {
-    d.buffer().copy_to_host(to, size).await();
+    pjrt::Event copied = d.buffer().copy_to_host(to, size);
+    if (owner) copied.on_ready([owner](std::optional<pjrt::Failure>) {});
+    copied.await();
     return;
   }
   // A plain copy is ten times faster than PJRT's for small values; the hold keeps another thread's

@@ -12,6 +12,7 @@
 #include "base/flags.h"
 #include "base/text.h"
 #include "client/registry_table.h"
+#include "pjrt/api.h"
 
 namespace tp::client {
 namespace {
@@ -34,9 +35,14 @@ std::atomic<ComputationClient*> g_client{nullptr};
 std::atomic<pid_t> g_pid{getpid()};
 std::atomic<pid_t> g_owner{0};
 
+void after_fork_in_child() {
+  g_pid = getpid();
+  if (g_owner != 0) pjrt::lose_plugins();
+}
+
 void watch_forks() {
   static std::once_flag once;
-  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { g_pid = getpid(); }); });
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, after_fork_in_child); });
 }
 
 // The caller holds the lock.

@@ -11,8 +11,10 @@
 
 #include "base/error.h"
 #include "base/flags.h"
+#include "base/interrupt.h"
 #include "base/text.h"
 #include "client/registry.h"
+#include "exec/blame.h"
 #include "exec/cold.h"
 #include "exec/dump.h"
 #include "exec/fill.h"
@@ -185,73 +187,98 @@ Executor::Planned Executor::plan(SyncRequest& request) {
   return p;
 }
 
-ProgramPtr Executor::program_for(SyncRequest& request, Planned& planned) {
+// What one compile needs. It owns all of it: the sync that wants the program may be gone before it
+// ends (Ctrl-C), and nodes are not for other threads.
+struct Executor::Job {
+  Key key;
+  std::vector<uint64_t> signature;
+  size_t nodes = 0;
   std::string module;
+  std::vector<ir::Type> outputs;
+  int device = 0;
+  std::string where, blame;
+  Sketch sketch;
+};
+
+ProgramPtr Executor::program_for(SyncRequest& request, Planned& planned) {
+  auto job = std::make_shared<Job>();
   {
     std::lock_guard lock(ir::graph_lock());
     planned = plan(request);
-    if (planned.graph.roots.empty()) return nullptr;
+    const auto& [graph, key, output_of] = planned;
+    if (graph.roots.empty()) return nullptr;
     if (saves_tensors()) [[unlikely]]
-      save_tensors(planned.graph,
-                   saves_modules() ? module_text(planned.graph, planned.key) : std::string(),
-                   request.where);
-    if (ProgramPtr hit = cache_.find(planned.key, planned.graph.signature)) return hit;
+      save_tensors(graph, saves_modules() ? module_text(graph, key) : std::string(), request.where);
+    if (ProgramPtr hit = cache_.find(key, graph.signature)) return hit;
     probe::Span span(probe::timer("Lower"));
     probe::Section section("torch_pjrt::lower");
     int64_t start = probe::now_ns();
-    module = module_text(planned.graph, planned.key);
+    *job = {.key = key,
+            .signature = graph.signature,
+            .nodes = graph.num_nodes(),
+            .module = module_text(graph, key),
+            .outputs = {},
+            .device = request.device,
+            .where = request.where,
+            .blame = blame_text({key.total, request.where}, graph.roots),
+            .sketch = make_sketch(graph, key, request.where)};
+    for (const Value& r : graph.roots) job->outputs.push_back(r.type());
     auto record = std::make_shared<GraphRecord>();
-    *record = {planned.graph.num_nodes(), ir::dump_text(planned.graph, ir::Lines::kYes), module,
-               ir::dump_dot(planned.graph), planned.key.total};
-    probe::event(probe::Phase::kLower, start, probe::now_ns(), planned.key.total.hi);
+    *record = {job->nodes, ir::dump_text(graph, ir::Lines::kYes), job->module, ir::dump_dot(graph),
+               key.total};
+    probe::event(probe::Phase::kLower, start, probe::now_ns(), key.total.hi);
     dump_compiled(
-        {record->text, record->dot, module, request.where, record->key.hex(), record->nodes});
+        {record->text, record->dot, job->module, request.where, record->key.hex(), record->nodes});
     std::lock_guard mine(mu_);
-    records_.put(planned.key.total, std::move(record));
+    records_.put(key.total, std::move(record));
   }
-  return cache_.find_or_compile(planned.key, planned.graph.signature,
-                                [&] { return compile(planned, module, request); });
+  return cache_.find_or_compile(job->key, job->signature, [this, job] { return compile(*job); });
 }
 
-ProgramPtr Executor::compile(const Planned& planned, const std::string& module,
-                             const SyncRequest& request) {
-  std::string what =
-      cat(planned.graph.num_nodes(), " ops, key ", planned.key.total.hex().substr(0, 8),
-          request.where.empty() ? "" : cat(", synced at ", request.where));
+namespace {
+
+client::ExecutablePtr compile_module(const client::CompileRequest& request, const std::string& what,
+                                     const std::string& blame) {
+  probe::Section section("torch_pjrt::compile");
+  SlowNotice notice(cat("compiling for more than ", flag_int(Flag::kSlowCompile), " ms: ", what));
+  try {
+    return client::client().compile(request);
+  } catch (const Error& e) {
+    throw with_line(e, blame);
+  }
+}
+
+}  // namespace
+
+ProgramPtr Executor::compile(const Job& job) {
+  std::string what = cat(job.nodes, " ops, key ", job.key.total.hex().substr(0, 8),
+                         job.where.empty() ? "" : cat(", synced at ", job.where));
   auto program = std::make_shared<Program>();
-  std::vector<ir::Type> outputs;
-  for (const Value& r : planned.graph.roots) outputs.push_back(r.type());
-  const std::vector<uint64_t>& signature = planned.graph.signature;
   StoredProgram stored{
-      planned.key,   hash_bytes(signature.data(), signature.size() * sizeof signature[0]),
-      outputs,       static_cast<int64_t>(planned.graph.num_nodes()),
-      request.where, explainer_.words()};
+      job.key,     hash_bytes(job.signature.data(), job.signature.size() * sizeof job.signature[0]),
+      job.outputs, static_cast<int64_t>(job.nodes),
+      job.where,   explainer_.words()};
   int64_t start = probe::now_ns();
   program->executable = disk_.load(stored);
   program->from_disk = program->executable != nullptr;
-  if (!program->from_disk) {
-    probe::Section section("torch_pjrt::compile");
-    SlowNotice notice(cat("compiling for more than ", flag_int(Flag::kSlowCompile), " ms: ", what));
-    program->executable =
-        client::client().compile({.module = module, .outputs = outputs, .device = request.device});
-  }
+  if (!program->from_disk)
+    program->executable = compile_module(
+        {.module = job.module, .outputs = job.outputs, .device = job.device}, what, job.blame);
   int64_t end = probe::now_ns();
-  probe::event(probe::Phase::kCompile, start, end, planned.key.total.hi);
+  probe::event(probe::Phase::kCompile, start, end, job.key.total.hi);
   program->compile_seconds = static_cast<double>(end - start) * 1e-9;
   if (!program->from_disk) disk_.store(stored, *program->executable, program->compile_seconds);
-  program->key = planned.key;
-  program->signature = planned.graph.signature;
-  program->nodes = planned.graph.num_nodes();
-  if (probe::dial() >= 3) probe::say(3, cat("graph\n", record(planned.key.total.hex()).text));
-  if (probe::dial() >= 4) probe::say(4, cat("module\n", module));
+  program->key = job.key;
+  program->signature = job.signature;
+  program->nodes = job.nodes;
+  if (probe::dial() >= 3) probe::say(3, cat("graph\n", record(job.key.total.hex()).text));
+  if (probe::dial() >= 4) probe::say(4, cat("module\n", job.module));
   probe::say(1, cat(program->from_disk ? "loaded " : "compiled ", what, " in ",
                     static_cast<int64_t>(program->compile_seconds * 1e3), " ms"));
-  Sketch sketch = make_sketch(planned.graph, planned.key, request.where);
   if (program->from_disk)
-    explainer_.remember(std::move(sketch));
+    explainer_.remember(job.sketch);
   else
-    explainer_.compiled(std::move(sketch), program->nodes, program->compile_seconds,
-                        why_cold(stored));
+    explainer_.compiled(job.sketch, program->nodes, program->compile_seconds, why_cold(stored));
   return program;
 }
 
@@ -306,32 +333,48 @@ std::vector<DataPtr> Executor::arguments(const Planned& planned, SyncResult& res
   return args;
 }
 
+std::vector<DataPtr> Executor::start(const SyncRequest& request, const Planned& planned,
+                                     const Program& program, SyncResult& result) {
+  int64_t begin = probe::now_ns();
+  std::vector<DataPtr> args = arguments(planned, result, request.device), outputs;
+  uint64_t id = planned.key.total.hi;
+  int64_t launch = probe::now_ns();
+  probe::event(probe::Phase::kPrepare, begin, launch, id);
+  try {
+    probe::Section section("torch_pjrt::execute");
+    outputs = client::client().execute(*program.executable, args, {}, request.device);
+  } catch (const Error& e) {
+    rethrow_failure(e, planned.graph.roots, request.roots);
+  }
+  try {
+    outputs.back()->on_ready(
+        [launch, id] { probe::event(probe::Phase::kExecute, launch, probe::now_ns(), id); });
+  } catch (const Error&) {  // the program runs; only its end is not on the timeline
+  }
+  return outputs;
+}
+
 SyncResult Executor::sync(SyncRequest request) {
   client::check_not_forked();
   retire(static_cast<size_t>(flag_int(Flag::kInFlight)));
   SyncResult result;
   Planned planned;
-  int64_t start = probe::now_ns();
   ProgramPtr program = program_for(request, planned);
   std::vector<DataPtr> outputs;
   if (program) {
-    std::vector<DataPtr> args = arguments(planned, result, request.device);
-    uint64_t id = planned.key.total.hi;
-    int64_t launch = probe::now_ns();
-    probe::event(probe::Phase::kPrepare, start, launch, id);
+    Blame blame{planned.key.total, request.where};
     try {
-      probe::Section section("torch_pjrt::execute");
-      outputs = client::client().execute(*program->executable, args, {}, request.device);
+      outputs = start(request, planned, *program, result);
+    } catch (const HostFailure&) {
+      throw;  // the error of one op, at its own line
     } catch (const Error& e) {
-      rethrow_failure(e, planned.graph.roots, request.roots);
+      throw with_line(e, blame_text(blame, planned.graph.roots));
     }
-    outputs.back()->on_ready(
-        [launch, id] { probe::event(probe::Phase::kExecute, launch, probe::now_ns(), id); });
     explainer_.ran(planned.key.total);
     if (probe::dial() >= 2)
       probe::say(2, cat("sync at ", request.where, ": ", program->nodes, " ops, key ",
                         planned.key.total.hex().substr(0, 8)));
-    launched(std::move(planned.graph.roots), outputs, program);
+    launched(std::move(planned.graph.roots), outputs, program, std::move(blame));
   }
   for (size_t i = 0; i < request.roots.size(); ++i) {
     const ir::Node& n = *request.roots[i].node;
@@ -377,11 +420,11 @@ GraphRecord Executor::record(std::string_view key) {
   return {};
 }
 
-void Executor::launched(std::vector<Value> roots, std::vector<DataPtr> outputs,
-                        ProgramPtr program) {
+void Executor::launched(std::vector<Value> roots, std::vector<DataPtr> outputs, ProgramPtr program,
+                        Blame blame) {
   std::lock_guard lock(mu_);
   last_ = std::move(program);
-  launches_.push_back({std::move(roots), std::move(outputs)});
+  launches_.push_back({std::move(roots), std::move(outputs), std::move(blame)});
 }
 
 // Drops finished launches and, above `keep`, waits for the oldest ones. Destroys them outside the
@@ -395,12 +438,26 @@ void Executor::retire(size_t keep) {
       if (launches_.size() <= keep && !launches_.front().outputs.back()->ready()) return;
       l = std::move(launches_.front());
       launches_.pop_front();
+      ++leaving_;
     }
+    auto leave = [this] {
+      std::lock_guard lock(mu_);
+      --leaving_;
+      left_.notify_all();
+    };
     try {
       l.outputs.back()->await();
     } catch (const Error& e) {
       bury(l, e);
+    } catch (...) {  // Ctrl-C: it flies on
+      {
+        std::lock_guard lock(mu_);
+        launches_.push_front(std::move(l));
+      }
+      leave();
+      throw;
     }
+    leave();
   }
 }
 
@@ -410,10 +467,11 @@ void Executor::bury(const Launch& l, const Error& e) {
   if (e.raised_by() >= 0) hit = dependents(l.roots, e.raised_by());
   std::lock_guard lock(mu_);
   std::erase_if(failed_, [](const auto& f) { return f.second.output.expired(); });
-  auto told = std::make_shared<bool>(false), spared = std::make_shared<bool>(true);
+  auto told = std::make_shared<bool>(false);
+  std::string blame = blame_text(l.blame, l.roots);
   for (size_t i = 0; i < l.outputs.size(); ++i) {
     bool concerned = e.raised_by() < 0 || hit.contains(l.roots[i].node.get());
-    failed_[l.outputs[i].get()] = {l.outputs[i], l.roots[i], concerned ? told : spared};
+    failed_[l.outputs[i].get()] = {l.outputs[i], l.roots[i], told, concerned, blame};
   }
 }
 
@@ -422,12 +480,28 @@ void Executor::wait() {
   retire(0);
 }
 
+bool Executor::busy() {
+  try {
+    if (cache_.compiling()) return true;
+    std::lock_guard lock(mu_);
+    if (leaving_ > 0) return true;
+    for (const Launch& l : launches_)
+      if (!l.outputs.back()->ready()) return true;
+    return false;
+  } catch (const Error&) {  // the device does not answer
+    return true;
+  }
+}
+
 std::optional<Executor::Recovered> Executor::recover(const client::Data* data) {
   retire(0);
-  std::lock_guard lock(mu_);
+  std::unique_lock lock(mu_);
+  wait_interruptibly(lock, left_, [&] { return leaving_ == 0; });
   auto it = failed_.find(data);
   if (it == failed_.end() || it->second.output.expired()) return std::nullopt;
-  return Recovered{it->second.value, std::exchange(*it->second.told, true)};
+  const Failed& f = it->second;
+  bool told = !f.concerned || std::exchange(*f.told, true);
+  return Recovered{f.value, f.concerned, f.blame, told};
 }
 
 }  // namespace tp::exec

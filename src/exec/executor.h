@@ -6,6 +6,7 @@
 // A failure changes nothing: compile and launch errors leave before any output exists; a program
 // that fails while it runs keeps its pending values until somebody reads (`recover`).
 #pragma once
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -17,6 +18,7 @@
 
 #include "base/error.h"
 #include "client/computation_client.h"
+#include "exec/blame.h"
 #include "exec/disk_cache.h"
 #include "exec/explain.h"
 #include "exec/program_cache.h"
@@ -75,17 +77,22 @@ class Executor {
   // those.
   struct Recovered {
     ir::Value value;
+    bool concerned;     // false: the failure is a host op's that this output does not need
+    std::string blame;  // which program it was, for messages
     bool told;  // its error has been raised, at this output or another; or is not this output's
   };
   std::optional<Recovered> recover(const client::Data* data);
 
   ProgramCache& cache() { return cache_; }
+  // Does anything still compile or run? Then the process must not tear the plugin down around it.
+  bool busy();
   Explainer& explainer() { return explainer_; }
 
  private:
   struct Launch {
     std::vector<ir::Value> roots;
     std::vector<client::DataPtr> outputs;
+    Blame blame;
   };
   struct Planned;
   Planned plan(SyncRequest& request);
@@ -94,23 +101,30 @@ class Executor {
   void revive(std::vector<ir::Value>& roots);
   // Everything of `planned` that needs the graph lock is done before this returns.
   ProgramPtr program_for(SyncRequest& request, Planned& planned);
-  ProgramPtr compile(const Planned& planned, const std::string& module, const SyncRequest& request);
+  struct Job;
+  ProgramPtr compile(const Job& job);
+  std::vector<client::DataPtr> start(const SyncRequest& request, const Planned& planned,
+                                     const Program& program, SyncResult& result);
   std::vector<client::DataPtr> arguments(const Planned& planned, SyncResult& result, int device);
   void launched(std::vector<ir::Value> roots, std::vector<client::DataPtr> outputs,
-                ProgramPtr program);
+                ProgramPtr program, Blame blame);
   void retire(size_t keep);
   void bury(const Launch& l, const Error& e);
 
   std::string torch_revision_, revision_;
-  ProgramCache cache_;
   DiskCache disk_;
   Explainer explainer_;
-  std::mutex mu_;  // guards all below
+  ProgramCache cache_;  // after what its compiles use: it waits for them
+  std::mutex mu_;       // guards all below
   std::deque<Launch> launches_;
+  size_t leaving_ = 0;  // taken from launches_ by a thread that waits for their end
+  std::condition_variable left_;
   struct Failed {
     std::weak_ptr<client::Data> output;
     ir::Value value;
     std::shared_ptr<bool> told;  // one for all outputs of a launch that the failure concerns
+    bool concerned;
+    std::string blame;
   };
   std::unordered_map<const client::Data*, Failed> failed_;
   LruMap<Hash128, std::shared_ptr<const GraphRecord>> records_{32};

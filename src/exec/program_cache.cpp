@@ -1,5 +1,8 @@
 #include "exec/program_cache.h"
 
+#include <thread>
+
+#include "base/interrupt.h"
 #include "probe/probe.h"
 
 namespace tp::exec {
@@ -16,7 +19,18 @@ void count_hit() {
   cached.add();
 }
 
+void count_made(const Program& p) {
+  static probe::Counter& uncached = probe::counter("UncachedCompile");
+  static probe::Counter& cached = probe::counter("CachedCompile");
+  (p.from_disk ? cached : uncached).add();
+}
+
 }  // namespace
+
+ProgramCache::~ProgramCache() {
+  std::unique_lock lock(mu_);
+  landed_.wait(lock, [&] { return flights_.empty(); });
+}
 
 ProgramPtr ProgramCache::find_locked(Hash128 total, const std::vector<uint64_t>& signature,
                                      bool* collides) {
@@ -36,47 +50,73 @@ ProgramPtr ProgramCache::find(const Key& key, const std::vector<uint64_t>& signa
   return p;
 }
 
-ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint64_t>& signature,
-                                         const std::function<ProgramPtr()>& compile) {
-  static probe::Counter& misses = probe::counter("CompileCacheMiss");
-  static probe::Counter& uncached = probe::counter("UncachedCompile");
-  static probe::Counter& cached = probe::counter("CachedCompile");
-  Hash128 total = key.total;
-  {
-    std::unique_lock lock(mu_);
-    for (;;) {
-      bool collides = false;
-      if (ProgramPtr p = find_locked(total, signature, &collides)) {
-        count_hit();
-        return p;
-      }
-      if (collides) {
-        probe::counter("CompileKeyCollision").add();
-        total = salted(total, signature);
-        continue;
-      }
-      if (!compiling_.contains(total)) break;
-      compiled_.wait(lock);
-    }
-    compiling_.insert(total);
-  }
-  misses.add();
-  auto finish = [&](ProgramPtr p) {
-    std::lock_guard lock(mu_);
-    compiling_.erase(total);
-    if (p) programs_.put(total, p);
-    compiled_.notify_all();
-  };
-  ProgramPtr p;
+// The compile itself, in whatever thread.
+void ProgramCache::fly(Hash128 total, const FlightPtr& flight,
+                       const std::function<ProgramPtr()>& compile) {
+  ProgramPtr program;
+  std::exception_ptr error;
   try {
-    p = compile();
+    program = compile();
+    count_made(*program);
   } catch (...) {
-    finish(nullptr);  // the waiting threads try for themselves, and report their own error
-    throw;
+    error = std::current_exception();
   }
-  (p->from_disk ? cached : uncached).add();
-  finish(p);
-  return p;
+  // Notified under the lock: the destructor may return as soon as it is free.
+  std::lock_guard lock(mu_);
+  if (program) programs_.put(total, program);
+  *flight = {true, std::move(program), std::move(error)};
+  flights_.erase(total);
+  landed_.notify_all();
+}
+
+// Waits for a flight's end; each that waits gets its error.
+ProgramPtr ProgramCache::land(std::unique_lock<std::mutex>& lock, const FlightPtr& flight) {
+  wait_interruptibly(lock, landed_, [&] { return flight->done; });
+  if (flight->error) std::rethrow_exception(flight->error);
+  return flight->program;
+}
+
+ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint64_t>& signature,
+                                         std::function<ProgramPtr()> compile) {
+  static probe::Counter& misses = probe::counter("CompileCacheMiss");
+  Hash128 total = key.total;
+  std::unique_lock lock(mu_);
+  for (;;) {
+    bool collides = false;
+    if (ProgramPtr p = find_locked(total, signature, &collides)) {
+      count_hit();
+      return p;
+    }
+    if (collides) {
+      probe::counter("CompileKeyCollision").add();
+      total = salted(total, signature);
+      continue;
+    }
+    auto it = flights_.find(total);
+    if (it == flights_.end()) break;
+    FlightPtr other = it->second;
+    if (ProgramPtr p = land(lock, other); p->signature == signature) {
+      count_hit();
+      return p;
+    }
+  }
+  auto flight = std::make_shared<Flight>();
+  flights_.emplace(total, flight);
+  misses.add();
+  lock.unlock();
+  if (hears_interrupts())
+    std::thread([this, total, flight, compile = std::move(compile)] {
+      fly(total, flight, compile);
+    }).detach();
+  else
+    fly(total, flight, compile);
+  lock.lock();
+  return land(lock, flight);
+}
+
+bool ProgramCache::compiling() {
+  std::lock_guard lock(mu_);
+  return !flights_.empty();
 }
 
 void ProgramCache::clear() {

@@ -1,11 +1,15 @@
 // Programs by key: an LRU in memory with single flight: however many threads miss on one key, one
-// compiles and the others wait for it (and get its error). Thread-safe.
+// compiles and the others wait for it, and get its error. Thread-safe.
+//
+// A thread that hears signals (base/interrupt.h) compiles in a thread of its own, so that Ctrl-C
+// gets it back at once. The compile goes on: who asks for that key again waits for its end.
 #pragma once
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "base/lru.h"
@@ -28,23 +32,33 @@ using ProgramPtr = std::shared_ptr<const Program>;
 class ProgramCache {
  public:
   explicit ProgramCache(size_t capacity) : programs_(capacity) {}
+  ~ProgramCache();  // waits for the compiles that were left alone
 
   // The program under `key` whose signature is equal, or the one that `compile` makes. A program of
   // equal key and other structure (a hash collision) is never given: it is compiled under a key of
-  // its own.
+  // its own. `compile` may outlive the call: it owns what it uses, but for the cache's owner.
   ProgramPtr find_or_compile(const Key& key, const std::vector<uint64_t>& signature,
-                             const std::function<ProgramPtr()>& compile);
+                             std::function<ProgramPtr()> compile);
   ProgramPtr find(const Key& key, const std::vector<uint64_t>& signature);
   void clear();
   size_t size();
   std::vector<ProgramPtr> all();  // most recently used first
+  bool compiling();               // is any thread?
 
  private:
+  struct Flight {  // one compile; guarded by mu_
+    bool done = false;
+    ProgramPtr program;
+    std::exception_ptr error;
+  };
+  using FlightPtr = std::shared_ptr<Flight>;
   ProgramPtr find_locked(Hash128 total, const std::vector<uint64_t>& signature, bool* collides);
+  void fly(Hash128 total, const FlightPtr& flight, const std::function<ProgramPtr()>& compile);
+  ProgramPtr land(std::unique_lock<std::mutex>& lock, const FlightPtr& flight);
   std::mutex mu_;
-  std::condition_variable compiled_;
+  std::condition_variable landed_;
   LruMap<Hash128, ProgramPtr> programs_;
-  std::unordered_set<Hash128> compiling_;
+  std::unordered_map<Hash128, FlightPtr> flights_;
 };
 
 }  // namespace tp::exec

@@ -1,5 +1,7 @@
 #include "pjrt/api.h"
 
+#include <unistd.h>
+
 #include "base/text.h"
 #include "pjrt/ffi.h"
 
@@ -70,7 +72,18 @@ std::optional<Failure> take(const PJRT_Api* api, PJRT_Error* error) {
   return f;
 }
 
+void lose_plugins() { detail::plugins_lost.store(true); }
+
 namespace detail {
+
+void fail_lost() {
+  fail(Code::kRuntime,
+       cat("the device cannot be used in this process (", getpid(),
+           "): it was forked after the device had been started, and the plugin's threads did not "
+           "come along"),
+       "start workers with the 'spawn' or 'forkserver' method, or fork before the first use of the "
+       "device");
+}
 
 void fail_missing(const PJRT_Api* api, std::string_view function) {
   fail(Code::kNotImplemented,

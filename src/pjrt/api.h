@@ -5,6 +5,7 @@
 #pragma once
 #include <pjrt_c_api.h>
 
+#include <atomic>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -30,7 +31,18 @@ Error to_error(std::string_view function, const Failure& failure);
 // Reads and frees a plugin's error; nothing where `error` is null.
 std::optional<Failure> take(const PJRT_Api* api, PJRT_Error* error);
 
+// A fork leaves the plugin's threads behind: whatever is asked of it in the child may wait for them
+// forever. From then on calls throw, and destructors leave things where they are.
+void lose_plugins();
+
 namespace detail {
+
+inline std::atomic<bool> plugins_lost{false};
+[[noreturn]] void fail_lost();
+inline void check_not_lost() {
+  if (plugins_lost.load(std::memory_order_relaxed)) [[unlikely]]
+    fail_lost();
+}
 
 template <class T>
 struct Entry;
@@ -67,6 +79,7 @@ template <auto Fn>
 std::optional<Failure> try_call(const PJRT_Api* api, ArgsOf<Fn>& args) {
   if (!has<Fn>(api)) [[unlikely]]
     return Failure{PJRT_Error_Code_UNIMPLEMENTED, "the plugin's API table has no such entry"};
+  detail::check_not_lost();
   args.struct_size = sizeof(args);
   PJRT_Error* error = (api->*Fn)(&args);
   return error ? take(api, error) : std::nullopt;
@@ -77,6 +90,7 @@ template <auto Fn>
 ArgsOf<Fn> call(const PJRT_Api* api, ArgsOf<Fn> args) {
   if (!has<Fn>(api)) [[unlikely]]
     detail::fail_missing(api, detail::name<Fn>());
+  detail::check_not_lost();
   args.struct_size = sizeof(args);
   if (PJRT_Error* error = (api->*Fn)(&args)) [[unlikely]]
     throw to_error(detail::name<Fn>(), *take(api, error));
@@ -86,7 +100,7 @@ ArgsOf<Fn> call(const PJRT_Api* api, ArgsOf<Fn> args) {
 // For destructors: never throws; a failure to free is dropped.
 template <auto Fn>
 void destroy(const PJRT_Api* api, ArgsOf<Fn> args) noexcept {
-  if (!has<Fn>(api)) return;
+  if (!has<Fn>(api) || detail::plugins_lost.load(std::memory_order_relaxed)) return;
   args.struct_size = sizeof(args);
   if (PJRT_Error* error = (api->*Fn)(&args)) take(api, error);
 }

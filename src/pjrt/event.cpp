@@ -1,6 +1,10 @@
 #include "pjrt/event.h"
 
+#include <condition_variable>
 #include <memory>
+#include <mutex>
+
+#include "base/interrupt.h"
 
 namespace tp::pjrt {
 namespace {
@@ -21,7 +25,27 @@ bool Event::ready() const {
   return call<&PJRT_Api::PJRT_Event_IsReady>(api_, {.event = event_}).is_ready;
 }
 
-void Event::await() const { call<&PJRT_Api::PJRT_Event_Await>(api_, {.event = event_}); }
+void Event::await() const {
+  if (hears_interrupts() && !ready()) wait_for_callback();
+  call<&PJRT_Api::PJRT_Event_Await>(api_, {.event = event_});
+}
+
+// PJRT's own wait cannot be left; one on a callback can.
+void Event::wait_for_callback() const {
+  struct Gate {
+    std::mutex mu;
+    std::condition_variable opened;
+    bool open = false;
+  };
+  auto gate = std::make_shared<Gate>();
+  on_ready([gate](std::optional<Failure>) {
+    std::lock_guard lock(gate->mu);
+    gate->open = true;
+    gate->opened.notify_all();
+  });
+  std::unique_lock lock(gate->mu);
+  wait_interruptibly(lock, gate->opened, [&] { return gate->open; });
+}
 
 std::optional<Failure> Event::error() const {
   PJRT_Event_Error_Args args{};

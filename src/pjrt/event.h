@@ -25,7 +25,9 @@ class Event {
   explicit operator bool() const { return event_ != nullptr; }
 
   bool ready() const;  // never blocks
-  void await() const;  // throws the plugin's words where the work failed
+  // Throws the plugin's words where the work failed. Ctrl-C ends it (base/interrupt.h); the work
+  // goes on.
+  void await() const;
   // The failure of a ready event; nothing where it went well.
   std::optional<Failure> error() const;
   // Calls `done` once, when ready: at once in this thread, or later in a thread of the plugin.
@@ -33,6 +35,7 @@ class Event {
   void on_ready(std::function<void(std::optional<Failure>)> done) const;
 
  private:
+  void wait_for_callback() const;
   const PJRT_Api* api_ = nullptr;
   PJRT_Event* event_ = nullptr;
 };

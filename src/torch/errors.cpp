@@ -1,6 +1,7 @@
 #include "torch/errors.h"
 
 #include "torch/frames.h"
+#include "torch/memory_report.h"
 
 namespace tp::torch_room {
 
@@ -8,6 +9,7 @@ std::string user_frame() { return ir::line_and_function(user_line()); }
 
 void rethrow(const Error& e, const std::string& context) {
   std::string text = e.what();
+  if (e.code() == Code::kOutOfMemory) text += "\n  " + memory_report();
   if (!context.empty()) text += "\n  in " + context;
   if (std::string where = user_frame(); !where.empty()) text += "\n  called at " + where;
   switch (e.code()) {

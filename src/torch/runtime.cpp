@@ -3,6 +3,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <numeric>
@@ -10,8 +11,10 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/text.h"
 #include "client/registry.h"
+#include "exec/blame.h"
 #include "gen/build_info.h"
 #include "probe/events.h"
 #include "probe/probe.h"
@@ -153,12 +156,13 @@ bool has_pending() {
 }
 
 bool sync_devices(bool force_data) {
-  static std::mutex one_sync;  // two threads that sync at once would compute the same values twice
+  // Two threads that sync at once would compute the same values twice.
+  static std::timed_mutex one_sync;
   static int64_t last_end = probe::now_ns();  // under one_sync
   bool ran = false;
   if (!has_pending()) return false;
   GilRelease no_gil;
-  std::lock_guard lock(one_sync);
+  auto lock = lock_interruptibly(one_sync);
   probe::Section section("torch_pjrt::sync");
   probe::event(probe::Phase::kRecord, last_end, probe::now_ns());
   sample_census(probe::next_step());
@@ -169,15 +173,19 @@ bool sync_devices(bool force_data) {
 }
 
 // Waits for the alias's buffer. False where its program failed and said so before: the alias has
-// its pending value back and the caller computes it anew. The first time, that failure is thrown.
+// its pending value back and the caller computes it anew. The first time, and in every thread that
+// was waiting by then, that failure is thrown.
 bool await_data(Alias& a, const DataPtr& data) {
   GilRelease no_gil;
+  client::check_not_forked();
+  bool waited = !data->ready();
   try {
     data->await();
     return true;
   } catch (const Error& e) {
     auto lost = executor().recover(data.get());
     if (!lost) throw;
+    Error blamed = exec::with_line(e, lost->blame);
     {
       DataPtr old;
       std::lock_guard lock(state_lock());
@@ -187,7 +195,7 @@ bool await_data(Alias& a, const DataPtr& data) {
         a.raised = e.raised_by() >= 0 && !lost->told;
       }
     }
-    if (!lost->told) throw;
+    if (!lost->told || (waited && lost->concerned)) throw blamed;
     return false;
   }
 }
@@ -199,7 +207,8 @@ at::Tensor to_host(const DataPtr& data) {
     return at::from_blob(const_cast<void*>(p), ref_of(type.dims()), [data](void*) {}, options);
   at::Tensor t = at::empty(ref_of(type.dims()), options);
   GilRelease no_gil;
-  client::client().transfer_from_device(*data, t.mutable_data_ptr());
+  client::client().transfer_from_device(*data, t.mutable_data_ptr(),
+                                        std::make_shared<at::Tensor>(t));
   return t;
 }
 
@@ -269,6 +278,21 @@ exec::Executor& executor() {
   static auto* e = new exec::Executor(kTorchGit, kRevision);  // outlives static destructors
   return *e;
 }
+
+namespace {
+void lock_all() {
+  ir::graph_lock().lock();
+  state_lock().lock();
+}
+void unlock_all() {
+  state_lock().unlock();
+  ir::graph_lock().unlock();
+}
+}  // namespace
+
+void hold_locks_over_forks() { pthread_atfork(lock_all, unlock_all, unlock_all); }
+
+bool busy() { return client::client_exists() && executor().busy(); }
 
 void sync_all() {
   static probe::Counter& syncs = probe::counter("Sync");

@@ -18,6 +18,11 @@ void sync_all();
 // Blocks until the devices are idle.
 void wait_all();
 
+// Once, at load: a fork must not find our locks held by a thread that the child does not have.
+void hold_locks_over_forks();
+// Does anything still compile or run?
+bool busy();
+
 // The tensor's value on the CPU, dense, of its sizes and dtype. It may alias device memory: read it
 // at once and do not write. A pending value is computed first, with all other pending ones: a graph
 // cut, counted with the user's line under `why` ("item", "copy to cpu").

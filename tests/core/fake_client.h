@@ -4,6 +4,7 @@
 #pragma once
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -59,6 +60,7 @@ class FakeClient final : public client::ComputationClient {
     for (int i = 0; i < num_devices; ++i) devices_.push_back({i, i, "double", "FakeClient device"});
   }
   size_t count(std::string_view what) const {
+    std::lock_guard lock(mu_);
     size_t n = 0;
     for (const Call& c : calls) n += c.what == what;
     return n;
@@ -70,7 +72,7 @@ class FakeClient final : public client::ComputationClient {
   Hash128 environment_hash() const override { return hash_text("FakeClient"); }
 
   client::ExecutablePtr compile(const client::CompileRequest& r) override {
-    calls.push_back({"compile", std::string(r.module), {}, {}});
+    record({"compile", std::string(r.module), {}, {}});
     throw_once(fail_compile);
     return std::make_shared<FakeExecutable>(std::string(r.module), to_vector(r.outputs));
   }
@@ -83,7 +85,7 @@ class FakeClient final : public client::ComputationClient {
       call.arguments.push_back(a.get());
       call.argument_types.push_back(a->type());
     }
-    calls.push_back(std::move(call));
+    record(std::move(call));
     throw_once(fail_execute);
     for (size_t i = 0; i < donated.size(); ++i)
       if (donated[i]) static_cast<const FakeData&>(*arguments[i]).consume();
@@ -105,26 +107,27 @@ class FakeClient final : public client::ComputationClient {
     return out;
   }
   client::DataPtr transfer_to_device(const client::HostBuffer& from, int device) override {
-    calls.push_back({"to_device", {}, {}, {}});
+    record({"to_device", {}, {}, {}});
     auto bytes = zeros(from.type);
     if (from.type.bytes())
       std::memcpy(bytes->data(), from.data, static_cast<size_t>(from.type.bytes()));
     return std::make_shared<FakeData>(from.type, device, std::move(bytes));
   }
-  void transfer_from_device(const client::Data& data, void* to) override {
-    calls.push_back({"from_device", {}, {&data}, {}});
+  void transfer_from_device(const client::Data& data, void* to,
+                            std::shared_ptr<void> = nullptr) override {
+    record({"from_device", {}, {&data}, {}});
     data.await();
     if (data.type().bytes())
       std::memcpy(to, data.host_pointer(), static_cast<size_t>(data.type().bytes()));
   }
   std::string serialize(const client::Executable& program) override {
-    calls.push_back({"serialize", {}, {}, {}});
+    record({"serialize", {}, {}, {}});
     throw_once(fail_serialize);
     return static_cast<const FakeExecutable&>(program).module;
   }
   client::ExecutablePtr deserialize(std::string_view bytes,
                                     std::span<const ir::Type> outputs) override {
-    calls.push_back({"deserialize", std::string(bytes), {}, {}});
+    record({"deserialize", std::string(bytes), {}, {}});
     throw_once(fail_deserialize);
     return std::make_shared<FakeExecutable>(std::string(bytes), to_vector(outputs));
   }
@@ -137,6 +140,10 @@ class FakeClient final : public client::ComputationClient {
   static std::shared_ptr<std::vector<char>> zeros(ir::Type t) {
     return std::make_shared<std::vector<char>>(static_cast<size_t>(t.bytes()));
   }
+  void record(Call call) {
+    std::lock_guard lock(mu_);
+    calls.push_back(std::move(call));
+  }
   static void throw_once(std::optional<Error>& e) {
     if (!e) return;
     Error copy = *e;
@@ -144,6 +151,7 @@ class FakeClient final : public client::ComputationClient {
     throw copy;
   }
   std::vector<client::DeviceInfo> devices_;
+  mutable std::mutex mu_;  // guards calls while threads run
 };
 
 }  // namespace tp::test

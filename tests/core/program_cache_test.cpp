@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "probe/probe.h"
 
 namespace tp::exec {
@@ -123,28 +124,88 @@ TEST_F(ProgramCacheTest, FailedCompileIsToldAndTriedAgain) {
   EXPECT_EQ(compiles, 3);
 }
 
-TEST_F(ProgramCacheTest, ThreadsThatWaitForAFailedCompileTryForThemselves) {
-  std::atomic<int> failed{0}, served{0};
+TEST_F(ProgramCacheTest, ThreadsThatWaitForAFailedCompileGetItsError) {
+  std::atomic<int> failed{0}, asked{0};
   {
     std::vector<std::jthread> threads;
     for (int i = 0; i < 4; ++i)
       threads.emplace_back([&] {
+        ++asked;
         try {
           cache.find_or_compile(key("a"), {1}, [&]() -> ProgramPtr {
-            int mine = ++compiles;
-            std::this_thread::sleep_for(std::chrono::milliseconds(10));
-            if (mine == 1) fail(Code::kRuntime, "compiler crashed");
-            return program({1});
+            ++compiles;
+            while (asked < 4) std::this_thread::yield();
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            fail(Code::kRuntime, "compiler crashed");
           });
-          ++served;
-        } catch (const Error&) {
-          ++failed;
+        } catch (const Error& e) {
+          failed += e.message() == "compiler crashed";
         }
       });
   }
-  EXPECT_EQ(failed, 1);
-  EXPECT_EQ(served, 3);
-  EXPECT_EQ(compiles, 2);
+  EXPECT_EQ(failed, 4);
+  EXPECT_EQ(compiles, 1);
+  EXPECT_NE(get("a"), nullptr);  // the next one tries again
+}
+
+// ---- threads that hear signals ---------------------------------------------------------------
+
+struct Stop {};
+thread_local bool g_hears = false;
+std::atomic<bool> g_stop{false};
+
+struct InterruptTest : ProgramCacheTest {
+  InterruptTest() {
+    g_stop = false;
+    g_hears = true;
+    set_interrupt_hooks([] { return g_hears; },
+                        [] {
+                          if (g_stop) throw Stop{};
+                        });
+  }
+  ~InterruptTest() override {
+    set_interrupt_hooks(nullptr, nullptr);
+    g_hears = false;
+  }
+};
+
+TEST_F(InterruptTest, CompileThatIsLeftAloneEndsAndServesTheNextWhoAsks) {
+  std::atomic<bool> go{false};
+  auto slow = [&]() -> ProgramPtr {
+    ++compiles;
+    while (!go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return program({1});
+  };
+  g_stop = true;
+  EXPECT_THROW(cache.find_or_compile(key("a"), {1}, slow), Stop);
+  g_stop = false;
+  EXPECT_TRUE(cache.compiling());
+  go = true;
+  EXPECT_NE(cache.find_or_compile(key("a"), {1}, slow), nullptr);
+  EXPECT_EQ(compiles, 1);
+  EXPECT_FALSE(cache.compiling());
+}
+
+TEST_F(InterruptTest, WaitingForAnotherThreadsCompileCanBeLeft) {
+  std::atomic<bool> go{false}, runs{false};
+  std::jthread other([&] {
+    cache.find_or_compile(key("a"), {1}, [&]() -> ProgramPtr {
+      runs = true;
+      while (!go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return program({1});
+    });
+  });
+  while (!runs) std::this_thread::yield();
+  g_stop = true;
+  EXPECT_THROW(get("a"), Stop);
+  go = true;
+}
+
+TEST_F(InterruptTest, CompileWithoutASignalGivesItsProgramOrItsError) {
+  EXPECT_NE(get("a"), nullptr);
+  EXPECT_THROW(
+      cache.find_or_compile(key("b"), {1}, []() -> ProgramPtr { fail(Code::kRuntime, "crashed"); }),
+      Error);
 }
 
 TEST_F(ProgramCacheTest, CollisionNeverGivesSomebodyElsesProgram) {

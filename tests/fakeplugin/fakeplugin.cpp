@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "faults.h"
 #include "objects.h"
 
 namespace fake {
@@ -150,10 +151,13 @@ PJRT_Error* upload(PJRT_Client_BufferFromHostBuffer_Args* a) {
 
 PJRT_Error* download(PJRT_Buffer_ToHostBuffer_Args* a) {
   if (auto fault = next("download")) return error(fault);
+  auto slow = next("slow_download");
   std::optional<Fault> fault = a->src->work->wait();
   if (a->src->deleted) fault = Fault{PJRT_Error_Code_INVALID_ARGUMENT, kGone};
   if (!fault) std::memcpy(a->dst, a->src->bytes.get(), a->src->type.bytes());
-  a->event = new PJRT_Event{finished(fault)};
+  auto work = std::make_shared<Work>();
+  a->event = new PJRT_Event{work};
+  finish_later(work, fault, slow);
   return nullptr;
 }
 
@@ -223,6 +227,7 @@ PJRT_Api make_api() {
   fill_devices(api);
   fill_buffers(api);
   fill_programs(api);
+  wrap_for_faults(api);
   return api;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <thread>
 
 std::atomic<long> PJRT_Buffer::alive{0};
 
@@ -46,6 +47,15 @@ std::shared_ptr<Work> finished(std::optional<Fault> fault) {
   auto work = std::make_shared<Work>();
   work->finish(std::move(fault));
   return work;
+}
+
+void finish_later(std::shared_ptr<Work> work, std::optional<Fault> fault,
+                  std::optional<Fault> slow) {
+  if (!slow) return work->finish(std::move(fault));
+  std::thread([work, fault, delay = slow->words] {
+    sleep_ms(delay);
+    work->finish(fault);
+  }).detach();
 }
 
 std::shared_ptr<void> zeros(size_t bytes) {

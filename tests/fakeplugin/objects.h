@@ -98,6 +98,10 @@ struct PJRT_SerializedExecutable {
 
 namespace fake {
 
+// Finishes `work` when the script says: now, or `slow` later from a thread of its own (at once
+// where another script is set).
+void finish_later(std::shared_ptr<Work> work, std::optional<Fault> fault,
+                  std::optional<Fault> slow);
 std::shared_ptr<void> zeros(size_t bytes);
 // Fills the part of the API table that concerns programs (programs.cpp); fakeplugin.cpp fills the
 // rest.

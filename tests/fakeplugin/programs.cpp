@@ -1,10 +1,8 @@
 // The fake plugin's programs: "compile" reads the signature, execute gives zeros of the result
 // types.
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <string_view>
-#include <thread>
 
 #include "objects.h"
 
@@ -99,17 +97,6 @@ void donate(const PJRT_LoadedExecutable_Execute_Args& a, size_t slot) {
   for (size_t i = 0; i < a.num_args; ++i)
     if (donatable[i] && a.argument_lists[slot][i]->holds == 0)
       a.argument_lists[slot][i]->deleted = true;
-}
-
-// Finishes `work` when the script says: now, or `slow` later from a thread of its own.
-void finish_later(std::shared_ptr<Work> work, std::optional<Fault> fault,
-                  std::optional<Fault> slow) {
-  if (!slow) return work->finish(std::move(fault));
-  auto delay = std::chrono::milliseconds(std::strtol(slow->words.c_str(), nullptr, 10));
-  std::thread([work, fault, delay] {
-    std::this_thread::sleep_for(delay);
-    work->finish(fault);
-  }).detach();
 }
 
 // What an earlier program's failure does to this one's outputs.

@@ -1,5 +1,7 @@
 #include "script.h"
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -19,7 +21,9 @@ using Faults = std::map<std::pair<std::string, long>, Fault>;
 struct State {
   std::mutex mu;
   Faults faults;
-  std::map<std::string, long> calls;
+  std::map<std::string, long, std::less<>> calls;
+  long scripts = 0;  // how many were set
+  std::condition_variable changed;
 };
 State& state() {
   static State* s = new State;
@@ -31,6 +35,8 @@ std::string trim(std::string_view s) {
   return a == s.npos ? std::string() : std::string(s.substr(a, b - a + 1));
 }
 
+constexpr auto kHang = static_cast<PJRT_Error_Code>(-1);  // the words are milliseconds
+
 // kind:number=CODE words   or   slow:number=milliseconds
 bool parse_entry(const std::string& entry, Faults& out) {
   size_t colon = entry.find(':'), equals = entry.find('=');
@@ -39,11 +45,15 @@ bool parse_entry(const std::string& entry, Faults& out) {
   long number = std::strtol(entry.c_str() + colon + 1, nullptr, 10);
   std::string value = trim(entry.substr(equals + 1));
   if (number < 1 || value.empty()) return false;
-  if (kind == "slow") {
+  if (kind == "slow" || kind == "slow_download") {
     out[{kind, number}] = {PJRT_Error_Code_OK, value};
     return true;
   }
   std::string code = value.substr(0, value.find(' '));
+  if (code == "HANG") {
+    out[{kind, number}] = {kHang, trim(value.substr(code.size()))};
+    return true;
+  }
   for (size_t i = 1; i < std::size(kCodes); ++i)
     if (code == kCodes[i]) {
       out[{kind, number}] = {static_cast<PJRT_Error_Code>(i), trim(value.substr(code.size()))};
@@ -65,14 +75,29 @@ bool set_script(const std::string& text) {
   std::lock_guard lock(state().mu);
   state().faults = std::move(faults);
   state().calls.clear();
+  ++state().scripts;
+  state().changed.notify_all();
   return true;
 }
 
-std::optional<Fault> next(const char* kind) {
-  std::lock_guard lock(state().mu);
-  long number = ++state().calls[kind];
-  auto it = state().faults.find({kind, number});
-  return it == state().faults.end() ? std::nullopt : std::optional(it->second);
+std::optional<Fault> next(std::string_view kind) {
+  State& s = state();
+  std::unique_lock lock(s.mu);
+  long number = ++s.calls[std::string(kind)];
+  auto it = s.faults.find({std::string(kind), number});
+  if (it == s.faults.end()) return std::nullopt;
+  Fault fault = it->second;
+  if (fault.code != kHang) return fault;
+  lock.unlock();
+  sleep_ms(fault.words);
+  return std::nullopt;
+}
+
+void sleep_ms(const std::string& milliseconds) {
+  State& s = state();
+  std::unique_lock lock(s.mu);
+  auto limit = std::chrono::milliseconds(std::strtol(milliseconds.c_str(), nullptr, 10));
+  s.changed.wait_for(lock, limit, [&, now = s.scripts] { return s.scripts != now; });
 }
 
 long calls(const std::string& kind) {

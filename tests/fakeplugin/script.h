@@ -4,12 +4,15 @@
 //
 // Kinds: client, compile, execute, upload, download, serialize, deserialize; event (the n-th
 // execute succeeds, its outputs fail when awaited); slow:n=MS (the n-th execute's outputs are ready
-// MS milliseconds later).
+// MS milliseconds later); slow_download:n=MS; and every entry of the C API by its own name
+// (PJRT_Buffer_ReadyEvent). HANG MS instead of a code: the call goes well, but only after MS
+// milliseconds or once another script is set.
 #pragma once
 #include <pjrt_c_api.h>
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace fake {
 
@@ -21,8 +24,11 @@ struct Fault {
 // Replaces the script and starts counting anew. Gives false (and keeps the old script) where it
 // cannot be read.
 bool set_script(const std::string& text);
-// Counts one call of `kind`; gives its fault where the script names this call.
-std::optional<Fault> next(const char* kind);
+// Counts one call of `kind`; gives its fault where the script names this call. Hangs where it says
+// so.
+std::optional<Fault> next(std::string_view kind);
+// Sleeps that long, or until another script is set.
+void sleep_ms(const std::string& milliseconds);
 long calls(const std::string& kind);  // since the script was set
 
 }  // namespace fake

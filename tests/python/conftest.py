@@ -1,6 +1,5 @@
 """What the Python tests share: the device, counts of compiles, programs in their own process."""
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -16,10 +15,11 @@ import torch
 # leave the user's own folder alone. tests/python/test_cache.py sets folders of its own.
 os.environ["TORCH_PJRT_CACHE"] = "off"
 
+from fake_plugin import fake, run_fake  # noqa: F401 - fixtures
+
 import torch_pjrt
 
 ROOT = Path(__file__).resolve().parents[2]
-BUILDS = ("dev", "release")
 torch.set_num_threads(1)  # tests compare small tensors
 
 
@@ -59,7 +59,7 @@ def compiles() -> Callable[[], object]:
     return counting
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs Python code (or arguments) in a new process with more environment variables."""
 
@@ -76,25 +76,3 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
-
-
-def compile_fake(folder: Path) -> Path:
-    """Builds the fake plugin: five small files."""
-    wheel = importlib.util.find_spec("xla_plugins")
-    include = Path(next(iter(wheel.submodule_search_locations))) / "xla_cpu_pjrt" / "include"
-    library = folder / "libfakeplugin.so"
-    sources = sorted(map(str, (ROOT / "tests" / "fakeplugin").glob("*.cpp")))
-    options = ["-std=c++20", "-O0", "-shared", "-fPIC", f"-I{ROOT / 'src'}", f"-isystem{include}"]
-    subprocess.run(["g++", *options, *sources, "-o", str(library), "-pthread"], check=True)
-    return library
-
-
-@pytest.fixture(scope="session")
-def fake(tmp_path_factory) -> str:
-    """Path of the fake plugin: named by TORCH_PJRT_FAKE_PLUGIN, built by CMake, or built here."""
-    if named := os.environ.get("TORCH_PJRT_FAKE_PLUGIN"):
-        return named
-    for build in BUILDS:
-        if (built := ROOT / "build" / build / "libfakeplugin.so").exists():
-            return str(built)
-    return str(compile_fake(tmp_path_factory.mktemp("fake")))

@@ -56,6 +56,14 @@ def test_same_graph_from_other_lines_is_found(program):
     assert (moved["compiles"], said) == (0, "")
 
 
+def test_program_with_host_calls_is_loaded_and_runs(program):
+    code = PROGRAM.replace("x.sin() @ x.t() + 1", "torch.linalg.eigvalsh(x @ x.t()).sort().values")
+    cold, _ = program(code)
+    warm, _ = program(code)
+    assert (cold["compiles"], warm["compiles"]) == (1, 0)
+    assert warm["out"] == cold["out"]
+
+
 def test_hits_and_misses_are_told(program, tmp_path):
     cold, _ = program()
     warm, _ = program()
@@ -277,3 +285,17 @@ def test_processes_that_start_at_once_on_an_empty_folder_are_all_right(program, 
     assert len(names) == 2, "one file for each of the two programs"
     assert list((tmp_path / "cache").glob("*.part")) == []
     assert command("verify").returncode == 0
+
+
+def test_processes_killed_while_they_store_leave_nothing_broken(run_python, fake, tmp_path):
+    script = Path(__file__).with_name("kill_cache.py")
+    done = run_python(
+        str(script),
+        os.environ.get("TORCH_PJRT_TEST_KILLS", "10"),
+        TORCH_PJRT_CACHE=str(tmp_path / "cache"),
+        TORCH_PJRT_PLUGIN=f"FAKE:{fake}",
+        PJRT_DEVICE="FAKE",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    whole = int(re.search(r"(\d+) whole programs", done.stdout).group(1))
+    assert whole > 0, "nothing was stored, so that this shows nothing"

@@ -5,35 +5,6 @@ The fake plugin computes zeros and fails where its script says so (tests/fakeplu
 
 import pytest
 
-PRELUDE = """
-import ctypes, os, torch, torch_pjrt
-plugin = ctypes.CDLL(os.environ["FAKE"])
-def script(text):
-    assert plugin.fake_plugin_script(text.encode()) == 1
-def attempt(f):
-    try:
-        return f()
-    except Exception as e:
-        return f"{type(e).__name__}: {e}"
-states = lambda *ts: [torch_pjrt.state(t) for t in ts]
-a = torch.arange(6.0).to("xla") ; b = torch.ones(6).to("xla")
-torch_pjrt.sync(wait=True)
-"""
-
-
-@pytest.fixture
-def run_fake(run_python, fake):
-    """Runs code after PRELUDE on the fake plugin; gives what it printed."""
-
-    def run(code: str, **env: str) -> str:
-        env = {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake} | env
-        done = run_python(code=PRELUDE + code, **env)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "Exception raised from" not in done.stdout
-        return done.stdout
-
-    return run
-
 
 def test_compile_failure_leaves_every_tensor_as_it_was(run_fake):
     said = run_fake("""

@@ -1,0 +1,161 @@
+"""The end of a process, and forks: never a hang, never a crash, whatever is in flight."""
+
+import os
+import time
+
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+PATIENCE = 60  # seconds; hangs in these tests would last for ten minutes
+
+EXIT = """
+import atexit, signal, sys, threading, time
+y = a + b
+atexit.register(lambda: print("python's exit ran"))
+"""
+
+
+@pytest.fixture
+def leaves(run_python, fake):
+    """Runs code on the fake plugin; gives status and output of a process that ended in time."""
+    from fake_plugin import PRELUDE
+
+    def run(code: str) -> tuple[int, str]:
+        start = time.monotonic()
+        env = {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake}
+        done = run_python(code=PRELUDE + EXIT + code, **env)
+        assert time.monotonic() - start < PATIENCE
+        assert "python's exit ran" in done.stdout, done.stdout + done.stderr
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+def test_exit_with_a_program_that_never_ends(leaves):
+    status, said = leaves('script("slow:1=600000"); torch_pjrt.sync(); print("end")')
+    assert status == 0, said
+    assert "end" in said
+
+
+def test_exit_status_is_the_programs_own(leaves):
+    assert leaves('script("slow:1=600000"); torch_pjrt.sync(); sys.exit(3)')[0] == 3
+
+
+def test_exit_after_an_interrupted_compile_that_never_ends(leaves):
+    status, said = leaves("""
+script("PJRT_Client_Compile:1=HANG 600000")
+threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+torch_pjrt.sync()
+""")
+    assert status not in (0, -6, -11), said
+    assert "KeyboardInterrupt" in said
+
+
+def test_exit_while_a_daemon_thread_waits(leaves):
+    status, said = leaves("""
+script("slow:1=600000"); torch_pjrt.sync()
+threading.Thread(target=y.tolist, daemon=True).start()
+threading.Thread(target=torch_pjrt.wait, daemon=True).start()
+time.sleep(0.2)
+""")
+    assert status == 0, said
+
+
+def test_exit_with_real_work_in_flight(run_python):
+    code = """
+import torch, torch_pjrt
+x = torch.ones(900, 900).to("xla")
+for _ in range(3):
+    y = x
+    for _ in range(20):
+        y = y @ x / 900
+    torch_pjrt.sync()
+print("end", torch_pjrt.state(y))
+"""
+    done = run_python(code=code)
+    assert (done.returncode, done.stdout) == (0, "end device\n"), done.stderr
+
+
+# ---- forks ----------------------------------------------------------------------------------
+
+
+def in_child(f) -> str:
+    """What f says in a forked child: its text, or its error."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            text = str(f())
+        except BaseException as e:  # the child must end here whatever happens
+            text = f"{type(e).__name__}: {e}"
+        os.write(write, text.encode())
+        os._exit(0)
+    os.close(write)
+    deadline = time.monotonic() + PATIENCE
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+            pytest.fail("the child hangs")
+        time.sleep(0.01)
+    text = os.read(read, 1 << 16).decode()
+    os.close(read)
+    return text
+
+
+@pytest.mark.parametrize("use", ["record", "read", "sync", "upload", "wait", "pending"])
+def test_every_use_in_a_forked_child_is_told_and_does_not_hang(device, use):
+    ready, pending = torch.ones(3).to(device) + 1, torch.ones(3).to(device).exp()
+    ready.tolist()
+    pending = pending + 1
+    import torch_pjrt
+
+    uses = {
+        "record": lambda: (ready * 2).tolist(),
+        "read": ready.tolist,
+        "sync": torch_pjrt.sync,
+        "upload": lambda: torch.ones(3).to(device).tolist(),
+        "wait": torch_pjrt.wait,
+        "pending": pending.tolist,
+    }
+    if use == "upload":  # a host tensor that nobody computed with needs no device
+        assert in_child(lambda: (torch.ones(3).to(device) + 1).tolist()).startswith("RuntimeError")
+        return
+    said = in_child(uses[use])
+    assert "forked" in said, said
+    assert said.startswith("RuntimeError")
+    assert ready.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_child_frees_inherited_tensors_without_a_hang(device):
+    held = [torch.ones(64, 64).to(device) + i for i in range(4)]
+    import torch_pjrt
+
+    torch_pjrt.sync()
+    assert in_child(lambda: held.clear() or "freed") == "freed"
+    assert held[1].sum().item() == 2 * 64 * 64
+
+
+def test_fork_before_use_works_in_parent_and_child(run_python):
+    code = """
+import os, torch, torch_pjrt
+pid = os.fork()
+right = (torch.arange(3.0).to("xla") * 2).tolist() == [0.0, 2.0, 4.0]
+if pid == 0:
+    os._exit(0 if right else 1)
+print(right, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    done = run_python(code=code)
+    assert done.stdout == "True 0\n", done.stdout + done.stderr
+
+
+def test_dataloader_workers_feed_a_device_in_use(device):
+    x = torch.arange(24.0).reshape(12, 2)
+    assert (torch.ones(2).to(device) + 1).tolist() == [2.0, 2.0]  # the client has started
+    loader = DataLoader(TensorDataset(x), batch_size=3, num_workers=2)
+    for _epoch in range(2):
+        total = torch.zeros(2).to(device)
+        for (batch,) in loader:
+            total += batch.to(device).sum(0)
+        assert total.tolist() == x.sum(0).tolist()
