@@ -79,6 +79,8 @@ fuzz: build
 
 bench: build
 	$(PY) bench/recording.py
+	$(PY) bench/eager_mode.py
+	$(PY) bench/memory.py
 
 format: setup
 	$(BIN)/clang-format -i $(SOURCES)

@@ -36,6 +36,7 @@ set(TP_OPS
     src/ops/matmul.cpp
     src/ops/grouped_mm.cpp
     src/ops/norm.cpp
+    src/ops/numbers.cpp
     src/ops/pad.cpp
     src/ops/pool.cpp
     src/ops/pool_avg.cpp
@@ -62,7 +63,9 @@ set(TP_OPS
     src/ops/view.cpp
     src/ops/view_copy.cpp
     src/ops/view_dtype.cpp
-    src/ops/view_plan.cpp)
+    src/ops/view_plan.cpp
+    src/ops/view_starts.cpp
+    src/ops/view_starts.cpp)
 set(TP_LOWER src/lower/lower.cpp)
 set(TP_PJRT
     src/pjrt/api.cpp
@@ -93,11 +96,14 @@ set(TP_EXEC
     src/exec/cold.cpp
     src/exec/difference.cpp
     src/exec/disk_cache.cpp
+    src/exec/donation.cpp
     src/exec/dump.cpp
     src/exec/executor.cpp
     src/exec/explain.cpp
     src/exec/fill.cpp
     src/exec/key.cpp
+    src/exec/launches.cpp
+    src/exec/numbers.cpp
     src/exec/program_cache.cpp
     src/exec/sketch.cpp)
 set(TP_CORE
@@ -110,6 +116,7 @@ set(TP_TORCH
     src/torch/backend.cpp
     src/torch/census.cpp
     src/torch/cuts.cpp
+    src/torch/eager.cpp
     src/torch/errors.cpp
     src/torch/factories.cpp
     src/torch/frames.cpp
@@ -149,6 +156,7 @@ set(TP_CORE_TESTS
     tests/core/client_test.cpp
     tests/core/conv_ops_test.cpp
     tests/core/disk_cache_test.cpp
+    tests/core/donation_test.cpp
     tests/core/executor_test.cpp
     tests/core/executor_threads_test.cpp
     tests/core/fakeplugin_test.cpp

@@ -20,6 +20,7 @@ from ._build_info import VERSION as __version__  # noqa: E402, N811
 from ._device_module import manual_seed  # noqa: E402
 from ._explain import explain, no_cuts  # noqa: E402
 from ._log import install as _install_log  # noqa: E402
+from ._eager import eager_mode  # noqa: E402
 from ._patches import install as _install  # noqa: E402
 from ._scope import ModuleScopes as _ModuleScopes  # noqa: E402
 from ._scope import scope  # noqa: E402
@@ -30,9 +31,11 @@ __all__ = [
     "device",
     "devices",
     "explain",
+    "eager_mode",
     "flags",
     "graph",
     "manual_seed",
+    "memory",
     "metrics",
     "module_scopes",
     "no_cuts",
@@ -66,6 +69,15 @@ def sync(wait: bool = False) -> None:
 def wait() -> None:
     """Blocks until the device is idle. Does not run what is only recorded: see `sync`."""
     _C.wait()
+
+
+def memory(index: int | None = None) -> dict[str, int]:
+    """Bytes on a device, as counted where buffers are made and freed.
+
+    live_bytes: all buffers that live; peak_live_bytes: the most at once; donated_bytes: what
+    programs were given to overwrite since the start, so that results took no new memory.
+    """
+    return _C.memory_info(_C.current_device() if index is None else index)
 
 
 def state(t: torch.Tensor) -> str:

@@ -25,7 +25,10 @@ __all__ = [
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
+    "max_memory_allocated",
+    "memory_allocated",
     "memory_stats",
+    "reset_peak_memory_stats",
     "seed",
     "seed_all",
     "set_device",
@@ -128,8 +131,26 @@ def synchronize(device: Device = None) -> None:
 
 
 def memory_stats(device: Device = None) -> dict[str, int]:
-    """bytes_in_use, peak_bytes, limit_bytes; empty where the plugin does not tell."""
+    """live_bytes, peak_live_bytes and donated_bytes as counted here (see `torch_pjrt.memory`).
+
+    Where the plugin tells, its own bytes_in_use, peak_bytes and limit_bytes too.
+    """
     return _C.memory_info(_index(device))
+
+
+def memory_allocated(device: Device = None) -> int:
+    """Bytes of the tensors that are on the device."""
+    return memory_stats(device)["live_bytes"]
+
+
+def max_memory_allocated(device: Device = None) -> int:
+    """The most bytes at once since the start, or since `reset_peak_memory_stats`."""
+    return memory_stats(device)["peak_live_bytes"]
+
+
+def reset_peak_memory_stats(device: Device = None) -> None:
+    """Lets `max_memory_allocated` begin anew from what is allocated now."""
+    _C.reset_peak_memory(_index(device))
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

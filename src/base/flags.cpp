@@ -40,6 +40,9 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
      "0 quiet, 1 compiles, 2 syncs, 3 graphs, 4 modules"},
     {Flag::kInFlight, "TORCH_PJRT_IN_FLIGHT", FlagType::kInt, "8", InKey::kNo,
      "programs that may be in flight before a sync waits for the oldest"},
+    {Flag::kDonation, "TORCH_PJRT_DONATION", FlagType::kBool, "1", InKey::kNo,
+     "1: a sync may update tensors in place in device memory; 0: old values are kept until the new "
+     "ones are there"},
     {Flag::kSlowCompile, "TORCH_PJRT_SLOW_COMPILE_MS", FlagType::kInt, "2000", InKey::kNo,
      "a compile that takes longer says what it is doing"},
     {Flag::kFrames, "TORCH_PJRT_FRAMES", FlagType::kBool, "1", InKey::kNo,

@@ -25,6 +25,7 @@ enum class Flag : unsigned char {
   kVerify,                // TORCH_PJRT_VERIFY
   kDebug,                 // TORCH_PJRT_DEBUG
   kInFlight,              // TORCH_PJRT_IN_FLIGHT
+  kDonation,              // TORCH_PJRT_DONATION
   kSlowCompile,           // TORCH_PJRT_SLOW_COMPILE_MS
   kFrames,                // TORCH_PJRT_FRAMES
   kCutWarning,            // TORCH_PJRT_CUT_WARNING

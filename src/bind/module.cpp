@@ -15,6 +15,7 @@
 #include "gen/build_info.h"
 #include "pjrt/compile_options.h"
 #include "probe/probe.h"
+#include "torch/eager.h"
 #include "torch/errors.h"
 #include "torch/frames.h"
 #include "torch/kernels.h"
@@ -142,9 +143,18 @@ py::dict memory_info(int device) {
   py::gil_scoped_release no_gil;
   client::MemoryInfo i = client::client().memory_info(device);
   py::gil_scoped_acquire gil;
-  if (!i.known) return py::dict();
-  return py::dict(py::arg("bytes_in_use") = i.bytes_in_use, py::arg("peak_bytes") = i.peak_bytes,
-                  py::arg("limit_bytes") = i.limit_bytes);
+  py::dict d(py::arg("live_bytes") = i.live_bytes, py::arg("peak_live_bytes") = i.peak_live_bytes,
+             py::arg("donated_bytes") = i.donated_bytes);
+  if (!i.known) return d;
+  d["bytes_in_use"] = i.bytes_in_use;
+  d["peak_bytes"] = i.peak_bytes;
+  d["limit_bytes"] = i.limit_bytes;
+  return d;
+}
+
+void reset_peak_memory(int device) {
+  py::gil_scoped_release no_gil;
+  client::client().reset_peak_memory(device);
 }
 
 }  // namespace
@@ -166,6 +176,7 @@ PYBIND11_MODULE(_C, m) {
     return client::client().devices().size();
   });
   m.def("memory_info", &memory_info);
+  m.def("reset_peak_memory", &reset_peak_memory);
   m.def("current_device", &current_device);
   m.def("exchange_device", &exchange_device);
   m.def(
@@ -176,6 +187,8 @@ PYBIND11_MODULE(_C, m) {
       },
       py::arg("wait") = false);
   m.def("wait", &wait_all);
+  m.def("set_eager_mode", &set_eager_mode);
+  m.def("eager_mode", &eager_mode);
   m.def("state", [](const py::handle& t) { return state_of(impl_of(to_tensor(t))); });
   m.def("counters", &counters);
   m.def("timers", &timers);

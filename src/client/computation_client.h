@@ -16,6 +16,14 @@
 
 namespace tp::client {
 
+// The end of the program or copy that makes a buffer; outlives the buffer.
+class Completion {
+ public:
+  virtual ~Completion() = default;
+  virtual bool ready() const = 0;  // over, or failed: never blocks
+  virtual void await() const = 0;  // throws Error where it failed
+};
+
 // A device buffer, perhaps of a program that still runs. Immutable but for donation.
 class Data : public ir::Leaf {
  public:
@@ -32,6 +40,7 @@ class Data : public ir::Leaf {
   // Calls `done` once, when ready (or failed): at once, or in a thread of the plugin. For
   // timelines; a client that cannot tell calls it at once.
   virtual void on_ready(std::function<void()> done) const { done(); }
+  virtual std::shared_ptr<const Completion> completion() const = 0;
 
  private:
   ir::Type type_;
@@ -73,7 +82,10 @@ struct CompileRequest {
 };
 
 struct MemoryInfo {
-  bool known = false;
+  // Counted by us: bytes of the buffers that live, the most that lived at once, and what programs
+  // were given to overwrite since the start.
+  int64_t live_bytes = 0, peak_live_bytes = 0, donated_bytes = 0;
+  bool known = false;  // what follows, the plugin's own numbers
   int64_t bytes_in_use = 0, peak_bytes = 0, limit_bytes = 0;
 };
 
@@ -118,6 +130,7 @@ class ComputationClient {
   virtual MemoryInfo memory_info(int device) const = 0;
   // Blocks; slow for `optimized`.
   virtual ProgramInfo inspect(const Executable&, bool /*optimized*/) { return {}; }
+  virtual void reset_peak_memory(int device) = 0;
 };
 
 }  // namespace tp::client

@@ -41,6 +41,7 @@ PjrtClient::PjrtClient(const PluginSpec& spec)
       environment_(hash_environment(*client_, spec)) {
   for (const pjrt::Device& d : client_->devices())
     devices_.push_back({d.id(), d.local_hardware_id(), d.kind(), d.debug_string()});
+  for (size_t i = 0; i < devices_.size(); ++i) ledgers_.push_back(std::make_shared<Ledger>());
   if (devices_.empty())
     fail(Code::kRuntime, cat("PJRT plugin ", spec.library_path, " has no device for this process"));
 }
@@ -123,7 +124,8 @@ std::vector<DataPtr> PjrtClient::wrap(const PjrtExecutable& program,
   out.reserve(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i)
     out.push_back(std::make_shared<PjrtData>(client_, pjrt::Buffer(client_->api(), outputs[i]),
-                                             program.device_outputs()[i], device));
+                                             program.device_outputs()[i], device,
+                                             ledgers_[static_cast<size_t>(device)]));
   return out;
 }
 
@@ -145,6 +147,8 @@ std::vector<DataPtr> PjrtClient::execute(const Executable& program,
   PJRT_Buffer* const* argument_list = buffers.data();
   PJRT_Buffer** output_list = outputs.data();
   p.program().execute({&argument_list, 1}, buffers.size(), {&output_list, 1}, keep);
+  for (size_t i = 0; i < donated.size(); ++i)
+    if (donated[i]) ours(*arguments[i]).given_away();
   return wrap(p, outputs, device);
 }
 
@@ -187,8 +191,20 @@ std::vector<std::vector<DataPtr>> PjrtClient::execute_replicated(
 
 MemoryInfo PjrtClient::memory_info(int device) const {
   auto stats = device_at(device).memory_stats();
-  if (!stats) return {};
-  return {true, stats->bytes_in_use, stats->peak_bytes.value_or(0), stats->limit_bytes.value_or(0)};
+  const Ledger& ours = *ledgers_[static_cast<size_t>(device)];
+  MemoryInfo info{
+      .live_bytes = ours.live(), .peak_live_bytes = ours.peak(), .donated_bytes = ours.donated()};
+  if (!stats) return info;
+  info.known = true;
+  info.bytes_in_use = stats->bytes_in_use;
+  info.peak_bytes = stats->peak_bytes.value_or(0);
+  info.limit_bytes = stats->limit_bytes.value_or(0);
+  return info;
+}
+
+void PjrtClient::reset_peak_memory(int device) {
+  device_at(device);  // throws where there is none
+  ledgers_[static_cast<size_t>(device)]->reset_peak();
 }
 
 ProgramInfo PjrtClient::inspect(const Executable& program, bool optimized) {

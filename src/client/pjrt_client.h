@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "client/ledger.h"
 #include "client/pjrt_objects.h"
 #include "client/registry.h"
 
@@ -37,6 +38,7 @@ class PjrtClient final : public ComputationClient {
 
   MemoryInfo memory_info(int device) const override;
   ProgramInfo inspect(const Executable& program, bool optimized) override;
+  void reset_peak_memory(int device) override;
 
   const pjrt::Plugin& plugin() const { return client_->plugin(); }
 
@@ -54,6 +56,7 @@ class PjrtClient final : public ComputationClient {
   std::shared_ptr<const pjrt::Client> client_;
   std::vector<std::pair<std::string, OptionValue>> compile_options_;
   std::vector<DeviceInfo> devices_;
+  std::vector<std::shared_ptr<Ledger>> ledgers_;  // by device; shared with the data
   Hash128 environment_;
   // All devices must see replicated launches in one order, or their collectives wait for each other
   // forever.

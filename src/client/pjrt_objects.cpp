@@ -5,6 +5,42 @@
 #include "client/pjrt_types.h"
 
 namespace tp::client {
+namespace {
+
+class PjrtCompletion final : public Completion {
+ public:
+  PjrtCompletion(std::shared_ptr<const pjrt::Client> client, pjrt::Event event)
+      : client_(std::move(client)), event_(std::move(event)) {}
+  bool ready() const override { return event_.ready(); }
+  void await() const override { event_.await(); }
+
+ private:
+  std::shared_ptr<const pjrt::Client> client_;  // first: goes last
+  pjrt::Event event_;
+};
+
+}  // namespace
+
+PjrtData::PjrtData(std::shared_ptr<const pjrt::Client> client, pjrt::Buffer buffer, ir::Type type,
+                   int device, std::shared_ptr<Ledger> ledger)
+    : Data(type, device),
+      client_(std::move(client)),
+      buffer_(std::move(buffer)),
+      ledger_(std::move(ledger)) {
+  ledger_->add(type.bytes());
+}
+
+PjrtData::~PjrtData() {
+  if (!donated_.load(std::memory_order_relaxed)) ledger_->remove(type().bytes());
+}
+
+void PjrtData::given_away() const {
+  if (buffer_.is_deleted() && !donated_.exchange(true)) ledger_->donate(type().bytes());
+}
+
+std::shared_ptr<const Completion> PjrtData::completion() const {
+  return std::make_shared<PjrtCompletion>(client_, buffer_.ready_event());
+}
 
 bool PjrtData::ready() const {
   return settled_.load(std::memory_order_acquire) || buffer_.ready_event().ready();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "client/computation_client.h"
+#include "client/ledger.h"
 #include "client/signature.h"
 #include "pjrt/client.h"
 
@@ -15,20 +16,26 @@ namespace tp::client {
 class PjrtData final : public Data {
  public:
   PjrtData(std::shared_ptr<const pjrt::Client> client, pjrt::Buffer buffer, ir::Type type,
-           int device)
-      : Data(type, device), client_(std::move(client)), buffer_(std::move(buffer)) {}
+           int device, std::shared_ptr<Ledger> ledger);
+  ~PjrtData() override;
   bool ready() const override;
   bool deleted() const override { return buffer_.is_deleted(); }
+  // Called once a program that was given the buffer has been started: books it as donated where the
+  // program took it.
+  void given_away() const;
   void await() const override;
   const void* host_pointer() const override;
   void on_ready(std::function<void()> done) const override;
+  std::shared_ptr<const Completion> completion() const override;
   const pjrt::Buffer& buffer() const { return buffer_; }
   const pjrt::Client* client() const { return client_.get(); }
 
  private:
   std::shared_ptr<const pjrt::Client> client_;  // first: goes last
   pjrt::Buffer buffer_;
+  std::shared_ptr<Ledger> ledger_;
   mutable std::atomic<bool> settled_{false};  // awaited once without a failure
+  mutable std::atomic<bool> donated_{false};
 };
 
 class PjrtExecutable final : public Executable {

@@ -45,7 +45,7 @@ DataPtr PjrtClient::transfer_to_device(const HostBuffer& from, int device) {
   bytes.add(size);
   if (host.owner) aliased.add();
   return std::make_shared<PjrtData>(client_, client_->from_host(host, device_at(device)), from.type,
-                                    device);
+                                    device, ledgers_[static_cast<size_t>(device)]);
 }
 
 void PjrtClient::transfer_from_device(const Data& data, void* to, std::shared_ptr<void> owner) {

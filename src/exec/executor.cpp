@@ -1,6 +1,7 @@
 #include "exec/executor.h"
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <condition_variable>
 #include <numeric>
@@ -19,6 +20,7 @@
 #include "exec/dump.h"
 #include "exec/fill.h"
 #include "lower/lower.h"
+#include "ops/host.h"
 #include "probe/events.h"
 #include "probe/probe.h"
 
@@ -71,10 +73,15 @@ void put_scalar(const ir::Scalar& s, const ir::LeafUse& use, std::vector<int64_t
   if (s.kind == ir::Scalar::Kind::kComplex) reals[use.index + 1] = s.im;
 }
 
-std::string module_text(const ir::Graph& g, const Key& key) {
+std::string module_text(const ir::Graph& g, const Key& key, std::span<const Donor> donors,
+                        const lower::Inputs* inputs) {
   bool cpu = client::client().platform() == "cpu";
+  std::vector<int> overwrites(donors.empty() ? 0 : g.num_buffers, -1);
+  for (const Donor& d : donors) overwrites[d.parameter] = static_cast<int>(d.output);
   return lower::lower(g, "g" + key.total.hex().substr(0, 12),
-                      cpu ? lower::Target::kCpu : lower::Target::kAccelerator)
+                      {.target = cpu ? lower::Target::kCpu : lower::Target::kAccelerator,
+                       .overwrites = overwrites,
+                       .inputs = inputs})
       .text;
 }
 
@@ -89,6 +96,10 @@ struct Executor::Planned {
   Key key;
   std::vector<int>
       output_of;  // for each request root: its place among graph.roots, or -1 for a leaf
+  std::vector<Donor> donors;
+  std::vector<uint32_t> known;     // references by slot, see exec/donation.h
+  std::optional<General> general;  // where it is a general program's; signature and key say so too
+  bool revived = false;            // `known` is not to be trusted then
 };
 
 Executor::Executor(std::string torch_revision, std::string revision)
@@ -115,54 +126,57 @@ std::vector<size_t> canonical_order(const std::vector<Value>& roots) {
   return order;
 }
 
-}  // namespace
-
-void Executor::revive(std::vector<Value>& roots) {
-  for (;;) {  // a failed program may itself have read a failed program's buffers
-    std::unordered_map<const ir::Node*, Value> lost;
-    ir::Graph g = ir::build_graph(roots, [](const ir::Node&) { return true; });
-    {
-      std::lock_guard lock(mu_);
-      if (failed_.empty()) return;
-      for (const ir::LeafUse& use : g.leaves) {
-        auto it = failed_.find(static_cast<const client::Data*>(use.node->payload().get()));
-        if (it != failed_.end()) lost.emplace(use.node, it->second.value);
-      }
-    }
-    if (lost.empty()) return;
-    auto now = [&lost](const Value& v) {
-      auto it = lost.find(v.node.get());
-      return it == lost.end()                    ? v
-             : v.node->role() == ir::Role::kData ? it->second
-                                                 : Value{it->second.node, v.index};
-    };
-    for (const ir::Node* n : g.order) {
-      std::vector<Value> operands;
-      bool changed = false;
-      for (const Value& v : n->operands()) {
-        operands.push_back(now(v));
-        changed = changed || !(operands.back() == v);
-      }
-      if (changed)
-        lost[n] = {ir::Node::make(n->kind(), operands, n->types(), n->attrs().words()), 0};
-    }
-    for (Value& r : roots) r = now(r);
-  }
+// The caller holds graph_lock().
+void find_donors(const SyncRequest& request, std::span<const int> output_of, const ir::Graph& g,
+                 std::vector<Donor>* donors, std::vector<uint32_t>* known) {
+  const InPlace& in = request.in_place;
+  if (in.was.empty() || !flag_bool(Flag::kDonation)) return;
+  std::vector<Overwrite> overwritten;
+  for (size_t i = 0; i < output_of.size(); ++i)
+    if (in.was[i] && output_of[i] >= 0)
+      overwritten.push_back({static_cast<uint32_t>(output_of[i]), in.was[i]});
+  // A host op may raise while the program runs, as it would in eager mode: no tensor may pay for
+  // that with its value.
+  bool may_raise = !overwritten.empty() &&
+                   std::any_of(g.order.begin(), g.order.end(),
+                               [](const ir::Node* n) { return ops::is_host_kind(n->kind()); });
+  if (may_raise) return;
+  Kept kept{.results = {}, .by_tensor = in.kept};
+  for (const Value& r : request.roots)
+    if (is_leaf(r))
+      kept.results.insert(r.node->payload() ? static_cast<const void*>(r.node->payload().get())
+                                            : r.node.get());
+  *donors = choose_donors(g, overwritten, kept);
+  if (donors->empty()) return;
+  *known = count_references(g);
+  auto add = [&](const ir::Node* n, uint32_t references) {
+    if (n->slot < g.order.size() && g.order[n->slot] == n) (*known)[n->slot] += references;
+  };
+  for (const Value& r : request.roots) add(r.node.get(), in.root_references + 1);
+  for (const ir::Node* n : in.held) add(n, 1);
 }
+
+std::span<const uint32_t> as_words(const std::vector<Donor>& donors) {
+  static_assert(sizeof(Donor) == 2 * sizeof(uint32_t));
+  return {reinterpret_cast<const uint32_t*>(donors.data()), 2 * donors.size()};
+}
+
+}  // namespace
 
 // The caller holds graph_lock().
 Executor::Planned Executor::plan(SyncRequest& request) {
+  bool revived = launches_.revive(request.roots);
+  Planned p = build(request, canonical_order(request.roots));
+  p.revived = revived;
+  return p;
+}
+
+Executor::Planned Executor::build(SyncRequest& request, const std::vector<size_t>& order) {
   Planned p;
-  bool failures;
-  {
-    std::lock_guard lock(mu_);
-    failures = !failed_.empty();
-  }
-  if (failures) revive(request.roots);
   std::vector<Value> roots;
   std::unordered_map<const ir::Node*, std::vector<int>> place;  // per output index
   p.output_of.assign(request.roots.size(), -1);
-  for (size_t i : canonical_order(request.roots)) {
+  for (size_t i : order) {
     const Value& r = request.roots[i];
     if (is_leaf(r)) continue;
     std::vector<int>& of_node = place[r.node.get()];
@@ -176,15 +190,40 @@ Executor::Planned Executor::plan(SyncRequest& request) {
   }
   p.graph = ir::build_graph(std::move(roots), request.uploaded);
   if (flag_int(Flag::kVerify) >= 2) ir::verify(p.graph);
-  p.key = make_key({.force_data = request.force_data,
-                    .environment = client::client().environment_hash(),
-                    .torch_revision = torch_revision_,
-                    .revision = revision_,
-                    .roots = p.graph.roots,
-                    .parameter_sequence = p.graph.sequence,
-                    .donated = {},
-                    .sharding = {}});
+  find_donors(request, p.output_of, p.graph, &p.donors, &p.known);
+  p.key = key_of(request, p);
   return p;
+}
+
+Key Executor::key_of(const SyncRequest& request, const Planned& p) const {
+  std::span<const uint64_t> general;
+  if (p.general) general = p.graph.signature;
+  return make_key({.force_data = request.force_data,
+                   .environment = client::client().environment_hash(),
+                   .torch_revision = torch_revision_,
+                   .revision = revision_,
+                   .roots = p.graph.roots,
+                   .general = general,
+                   .parameter_sequence = p.graph.sequence,
+                   .donated = as_words(p.donors),
+                   .sharding = {}});
+}
+
+bool Executor::generalize(SyncRequest& request, Planned& planned) {
+  Numbers numbers = split_numbers(planned.graph);
+  if (numbers.values.empty()) return false;
+  // Hashes of roots hold the numbers; a family's graphs have one order that does not.
+  Planned p = build(request, structural_order(request.roots, planned.graph));
+  numbers = split_numbers(p.graph);
+  std::vector<bool> varies = families_.varying(numbers);
+  if (varies.empty()) return false;
+  General g = make_general(p.graph, std::move(numbers), varies);
+  p.graph.signature = std::move(g.signature);
+  p.general = std::move(g);
+  p.key = key_of(request, p);
+  p.revived = planned.revived;
+  planned = std::move(p);
+  return true;
 }
 
 // What one compile needs. It owns all of it: the sync that wants the program may be gone before it
@@ -205,18 +244,24 @@ ProgramPtr Executor::program_for(SyncRequest& request, Planned& planned) {
   {
     std::lock_guard lock(ir::graph_lock());
     planned = plan(request);
-    const auto& [graph, key, output_of] = planned;
+    const ir::Graph& graph = planned.graph;
+    const Key& key = planned.key;
     if (graph.roots.empty()) return nullptr;
     if (saves_tensors()) [[unlikely]]
-      save_tensors(graph, saves_modules() ? module_text(graph, key) : std::string(), request.where);
+      save_tensors(
+          graph, saves_modules() ? module_text(graph, key, planned.donors, nullptr) : std::string(),
+          request.where);
     if (ProgramPtr hit = cache_.find(key, graph.signature)) return hit;
+    if (generalize(request, planned))
+      if (ProgramPtr hit = cache_.find(key, graph.signature)) return hit;
     probe::Span span(probe::timer("Lower"));
     probe::Section section("torch_pjrt::lower");
     int64_t start = probe::now_ns();
     *job = {.key = key,
             .signature = graph.signature,
             .nodes = graph.num_nodes(),
-            .module = module_text(graph, key),
+            .module = module_text(graph, key, planned.donors,
+                                  planned.general ? &planned.general->inputs : nullptr),
             .outputs = {},
             .device = request.device,
             .where = request.where,
@@ -284,21 +329,6 @@ ProgramPtr Executor::compile(const Job& job) {
 
 namespace {
 
-// The nodes that depend on the one at place `at` of the program with these roots.
-std::unordered_set<const ir::Node*> dependents(const std::vector<Value>& roots, int64_t at) {
-  std::lock_guard lock(ir::graph_lock());
-  ir::Graph g = ir::build_graph(roots, [](const ir::Node&) { return true; });
-  std::unordered_set<const ir::Node*> found;
-  for (size_t i = static_cast<size_t>(at); i < g.order.size(); ++i) {
-    auto operands = g.order[i]->operands();
-    if (i == static_cast<size_t>(at) ||
-        std::any_of(operands.begin(), operands.end(),
-                    [&](const Value& v) { return found.contains(v.node.get()); }))
-      found.insert(g.order[i]);
-  }
-  return found;
-}
-
 [[noreturn]] void rethrow_failure(const Error& e, const std::vector<Value>& program,
                                   const std::vector<Value>& asked) {
   if (e.raised_by() < 0) throw Error(e);
@@ -309,6 +339,19 @@ std::unordered_set<const ir::Node*> dependents(const std::vector<Value>& roots, 
   throw HostFailure(e, std::move(roots));
 }
 
+void put_numbers(const General& g, std::vector<int64_t>& ints, std::vector<double>& reals) {
+  ints.resize(ints.size() + g.inputs.integers);
+  reals.resize(reals.size() + g.inputs.reals);
+  for (size_t i = 0; i < g.values.size(); ++i) {
+    if (g.inputs.place[i] < 0) continue;
+    auto at = static_cast<size_t>(g.inputs.place[i]);
+    if (g.values[i].real)
+      reals[at] = std::bit_cast<double>(g.values[i].bits);
+    else
+      ints[at] = g.values[i].bits;
+  }
+}
+
 }  // namespace
 
 std::vector<DataPtr> Executor::arguments(const Planned& planned, SyncResult& result, int device) {
@@ -316,6 +359,7 @@ std::vector<DataPtr> Executor::arguments(const Planned& planned, SyncResult& res
   std::vector<DataPtr> args(g.num_buffers);
   std::vector<int64_t> ints(g.num_integers);
   std::vector<double> reals(g.num_reals);
+  if (planned.general) put_numbers(*planned.general, ints, reals);
   for (const ir::LeafUse& use : g.leaves) {
     if (use.feed != ir::Feed::kBuffer)
       put_scalar(use.node->scalar(), use, ints, reals);
@@ -333,16 +377,35 @@ std::vector<DataPtr> Executor::arguments(const Planned& planned, SyncResult& res
   return args;
 }
 
-std::vector<DataPtr> Executor::start(const SyncRequest& request, const Planned& planned,
-                                     const Program& program, SyncResult& result) {
+namespace {
+
+// One flag an argument, or none at all where nothing is given away.
+std::vector<uint8_t> donations(const SyncRequest& request, const ir::Graph& graph,
+                               std::span<const Donor> donors, std::span<const uint32_t> known,
+                               size_t num_arguments) {
+  constexpr long kHandles = 2;  // the leaf's and the argument list's
+  if (donors.empty() || !request.in_place.take()) return {};
+  std::vector<uint8_t> may = releasable(graph, donors, known, kHandles);
+  std::vector<uint8_t> donated(num_arguments);
+  for (size_t i = 0; i < donors.size(); ++i) donated[donors[i].parameter] = may[i];
+  return donated;
+}
+
+}  // namespace
+
+std::vector<DataPtr> Executor::start(SyncRequest& request, Planned& planned,
+                                     const ProgramPtr& program, SyncResult& result) {
   int64_t begin = probe::now_ns();
   std::vector<DataPtr> args = arguments(planned, result, request.device), outputs;
+  std::vector<uint8_t> donated;
+  if (!planned.revived)
+    donated = donations(request, planned.graph, planned.donors, planned.known, args.size());
   uint64_t id = planned.key.total.hi;
   int64_t launch = probe::now_ns();
   probe::event(probe::Phase::kPrepare, begin, launch, id);
   try {
     probe::Section section("torch_pjrt::execute");
-    outputs = client::client().execute(*program.executable, args, {}, request.device);
+    outputs = client::client().execute(*program->executable, args, donated, request.device);
   } catch (const Error& e) {
     rethrow_failure(e, planned.graph.roots, request.roots);
   }
@@ -351,12 +414,21 @@ std::vector<DataPtr> Executor::start(const SyncRequest& request, const Planned& 
         [launch, id] { probe::event(probe::Phase::kExecute, launch, probe::now_ns(), id); });
   } catch (const Error&) {  // the program runs; only its end is not on the timeline
   }
+  std::vector<ir::Type> given;
+  for (size_t i = 0; i < donated.size(); ++i)
+    if (donated[i]) given.push_back(args[i]->type());
+  static probe::Counter& donations = probe::counter("DonatedBuffers");
+  donations.add(static_cast<int64_t>(given.size()));
+  launches_.add(std::move(planned.graph.roots), outputs, std::move(given),
+                {planned.key.total, request.where});
+  std::lock_guard lock(mu_);
+  last_ = program;
   return outputs;
 }
 
 SyncResult Executor::sync(SyncRequest request) {
   client::check_not_forked();
-  retire(static_cast<size_t>(flag_int(Flag::kInFlight)));
+  launches_.retire(static_cast<size_t>(flag_int(Flag::kInFlight)));
   SyncResult result;
   Planned planned;
   ProgramPtr program = program_for(request, planned);
@@ -364,7 +436,7 @@ SyncResult Executor::sync(SyncRequest request) {
   if (program) {
     Blame blame{planned.key.total, request.where};
     try {
-      outputs = start(request, planned, *program, result);
+      outputs = start(request, planned, program, result);
     } catch (const HostFailure&) {
       throw;  // the error of one op, at its own line
     } catch (const Error& e) {
@@ -374,7 +446,6 @@ SyncResult Executor::sync(SyncRequest request) {
     if (probe::dial() >= 2)
       probe::say(2, cat("sync at ", request.where, ": ", program->nodes, " ops, key ",
                         planned.key.total.hex().substr(0, 8)));
-    launched(std::move(planned.graph.roots), outputs, program, std::move(blame));
   }
   for (size_t i = 0; i < request.roots.size(); ++i) {
     const ir::Node& n = *request.roots[i].node;
@@ -402,8 +473,8 @@ GraphRecord Executor::describe(SyncRequest request) {
             ir::dump_dot(p.graph),
             {}};
   }
-  return {p.graph.num_nodes(), ir::dump_text(p.graph, ir::Lines::kYes), module_text(p.graph, p.key),
-          ir::dump_dot(p.graph), p.key.total};
+  return {p.graph.num_nodes(), ir::dump_text(p.graph, ir::Lines::kYes),
+          module_text(p.graph, p.key, p.donors, nullptr), ir::dump_dot(p.graph), p.key.total};
 }
 
 GraphRecord Executor::last() {
@@ -420,88 +491,17 @@ GraphRecord Executor::record(std::string_view key) {
   return {};
 }
 
-void Executor::launched(std::vector<Value> roots, std::vector<DataPtr> outputs, ProgramPtr program,
-                        Blame blame) {
-  std::lock_guard lock(mu_);
-  last_ = std::move(program);
-  launches_.push_back({std::move(roots), std::move(outputs), std::move(blame)});
-}
-
-// Drops finished launches and, above `keep`, waits for the oldest ones. Destroys them outside the
-// lock: dropping a root may free device buffers.
-void Executor::retire(size_t keep) {
-  for (;;) {
-    Launch l;
-    {
-      std::lock_guard lock(mu_);
-      if (launches_.empty()) return;
-      if (launches_.size() <= keep && !launches_.front().outputs.back()->ready()) return;
-      l = std::move(launches_.front());
-      launches_.pop_front();
-      ++leaving_;
-    }
-    auto leave = [this] {
-      std::lock_guard lock(mu_);
-      --leaving_;
-      left_.notify_all();
-    };
-    try {
-      l.outputs.back()->await();
-    } catch (const Error& e) {
-      bury(l, e);
-    } catch (...) {  // Ctrl-C: it flies on
-      {
-        std::lock_guard lock(mu_);
-        launches_.push_front(std::move(l));
-      }
-      leave();
-      throw;
-    }
-    leave();
-  }
-}
-
-void Executor::bury(const Launch& l, const Error& e) {
-  probe::counter("FailedExecutions").add();
-  std::unordered_set<const ir::Node*> hit;
-  if (e.raised_by() >= 0) hit = dependents(l.roots, e.raised_by());
-  std::lock_guard lock(mu_);
-  std::erase_if(failed_, [](const auto& f) { return f.second.output.expired(); });
-  auto told = std::make_shared<bool>(false);
-  std::string blame = blame_text(l.blame, l.roots);
-  for (size_t i = 0; i < l.outputs.size(); ++i) {
-    bool concerned = e.raised_by() < 0 || hit.contains(l.roots[i].node.get());
-    failed_[l.outputs[i].get()] = {l.outputs[i], l.roots[i], told, concerned, blame};
-  }
-}
-
-void Executor::wait() {
-  client::check_not_forked();
-  retire(0);
-}
-
 bool Executor::busy() {
   try {
-    if (cache_.compiling()) return true;
-    std::lock_guard lock(mu_);
-    if (leaving_ > 0) return true;
-    for (const Launch& l : launches_)
-      if (!l.outputs.back()->ready()) return true;
-    return false;
+    return cache_.compiling() || launches_.flying();
   } catch (const Error&) {  // the device does not answer
     return true;
   }
 }
 
-std::optional<Executor::Recovered> Executor::recover(const client::Data* data) {
-  retire(0);
-  std::unique_lock lock(mu_);
-  wait_interruptibly(lock, left_, [&] { return leaving_ == 0; });
-  auto it = failed_.find(data);
-  if (it == failed_.end() || it->second.output.expired()) return std::nullopt;
-  const Failed& f = it->second;
-  bool told = !f.concerned || std::exchange(*f.told, true);
-  return Recovered{f.value, f.concerned, f.blame, told};
+void Executor::wait() {
+  client::check_not_forked();
+  launches_.retire(0);
 }
 
 }  // namespace tp::exec

@@ -6,8 +6,6 @@
 // A failure changes nothing: compile and launch errors leave before any output exists; a program
 // that fails while it runs keeps its pending values until somebody reads (`recover`).
 #pragma once
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -20,11 +18,27 @@
 #include "client/computation_client.h"
 #include "exec/blame.h"
 #include "exec/disk_cache.h"
+#include "exec/donation.h"
 #include "exec/explain.h"
+#include "exec/launches.h"
+#include "exec/numbers.h"
 #include "exec/program_cache.h"
 #include "ir/graph.h"
 
 namespace tp::exec {
+
+// What a full sync says about its tensors, so that some may be updated in place (exec/donation.h).
+struct InPlace {
+  std::vector<const void*> was;  // by root: what its tensor held before (exec::Overwrite), or null
+  std::function<bool(const void*)> kept;  // has a live tensor, not among the roots, this buffer?
+  // Called before the launch: takes the pending values out of their tensors, so that nobody can ask
+  // for them until they are computed. False where a tensor was changed meanwhile.
+  std::function<bool()> take;
+  // References that the caller holds: this many to each root besides SyncRequest::roots (its
+  // tensor's among them), and one to each of `held`.
+  uint32_t root_references = 0;
+  std::vector<const ir::Node*> held;
+};
 
 struct SyncRequest {
   std::vector<ir::Value> roots;                   // pending values to compute; duplicates are fine
@@ -32,6 +46,7 @@ struct SyncRequest {
   int device = 0;
   bool force_data = false;  // a full sync; a read passes false
   std::string where;        // the user's line, for messages
+  InPlace in_place;         // left empty by reads: they never donate
 };
 
 struct SyncResult {
@@ -75,13 +90,9 @@ class Executor {
   void wait();
   // The pending value that a failed program should have computed for this buffer, if it is one of
   // those.
-  struct Recovered {
-    ir::Value value;
-    bool concerned;     // false: the failure is a host op's that this output does not need
-    std::string blame;  // which program it was, for messages
-    bool told;  // its error has been raised, at this output or another; or is not this output's
-  };
-  std::optional<Recovered> recover(const client::Data* data);
+  std::optional<Launches::Recovered> recover(const client::Data* data) {
+    return launches_.recover(data);
+  }
 
   ProgramCache& cache() { return cache_; }
   // Does anything still compile or run? Then the process must not tear the plugin down around it.
@@ -89,44 +100,29 @@ class Executor {
   Explainer& explainer() { return explainer_; }
 
  private:
-  struct Launch {
-    std::vector<ir::Value> roots;
-    std::vector<client::DataPtr> outputs;
-    Blame blame;
-  };
   struct Planned;
   Planned plan(SyncRequest& request);
-  // Roots with each buffer of a failed program replaced by the value it should have held. Under
-  // graph_lock().
-  void revive(std::vector<ir::Value>& roots);
+  // The request's roots enter the program in this order.
+  Planned build(SyncRequest& request, const std::vector<size_t>& order);
+  Key key_of(const SyncRequest& request, const Planned& planned) const;
+  // Makes a plan without a program one of its family's general program, where the family has one.
+  bool generalize(SyncRequest& request, Planned& planned);
   // Everything of `planned` that needs the graph lock is done before this returns.
   ProgramPtr program_for(SyncRequest& request, Planned& planned);
   struct Job;
   ProgramPtr compile(const Job& job);
-  std::vector<client::DataPtr> start(const SyncRequest& request, const Planned& planned,
-                                     const Program& program, SyncResult& result);
+  // Starts the program; gives its outputs.
+  std::vector<client::DataPtr> start(SyncRequest& request, Planned& planned,
+                                     const ProgramPtr& program, SyncResult& result);
   std::vector<client::DataPtr> arguments(const Planned& planned, SyncResult& result, int device);
-  void launched(std::vector<ir::Value> roots, std::vector<client::DataPtr> outputs,
-                ProgramPtr program, Blame blame);
-  void retire(size_t keep);
-  void bury(const Launch& l, const Error& e);
 
   std::string torch_revision_, revision_;
   DiskCache disk_;
   Explainer explainer_;
   ProgramCache cache_;  // after what its compiles use: it waits for them
-  std::mutex mu_;       // guards all below
-  std::deque<Launch> launches_;
-  size_t leaving_ = 0;  // taken from launches_ by a thread that waits for their end
-  std::condition_variable left_;
-  struct Failed {
-    std::weak_ptr<client::Data> output;
-    ir::Value value;
-    std::shared_ptr<bool> told;  // one for all outputs of a launch that the failure concerns
-    bool concerned;
-    std::string blame;
-  };
-  std::unordered_map<const client::Data*, Failed> failed_;
+  Launches launches_;
+  Families families_;
+  std::mutex mu_;  // guards all below
   LruMap<Hash128, std::shared_ptr<const GraphRecord>> records_{32};
   ProgramPtr last_;
 };

@@ -31,6 +31,8 @@ struct KeyInputs {
   Hash128 environment;
   std::string_view torch_revision, revision;
   std::span<const ir::Value> roots;
+  // Of a general program (exec/numbers.h): its signature, in the place of the roots' hashes.
+  std::span<const uint64_t> general;
   std::span<const uint32_t> parameter_sequence;
   std::span<const uint32_t> donated;
   std::string_view sharding;
@@ -49,7 +51,10 @@ inline Key make_key(const KeyInputs& in) {
   set(Ingredient::kTorchRevision, hash_text(in.torch_revision));
   set(Ingredient::kRevision, hash_text(in.revision));
   Hash128 roots;
-  for (const ir::Value& v : in.roots) roots = mix(mix(roots, v.node->hash()), v.index);
+  if (!in.general.empty())
+    roots = mix(hash_bytes(in.general.data(), in.general.size_bytes()), in.roots.size());
+  else
+    for (const ir::Value& v : in.roots) roots = mix(mix(roots, v.node->hash()), v.index);
   set(Ingredient::kRoots, roots);
   set(Ingredient::kParameterSequence,
       hash_bytes(in.parameter_sequence.data(), in.parameter_sequence.size_bytes()));

@@ -113,6 +113,7 @@ class Node {
   AttrsView attrs() const { return AttrsView({words_begin(), num_words_}); }
   const std::shared_ptr<Leaf>& payload() const { return payload_; }
   const Scalar& scalar() const { return scalar_; }
+  uint32_t references() const { return refs_.load(std::memory_order_acquire); }
   uint64_t sequence() const { return sequence_; }  // creation order in the process
   // The user's line, for people: no part of any hash. Set right after birth, or never.
   LocationId location() const { return location_; }

@@ -16,8 +16,9 @@ using ir::Type;
 
 class Walk {
  public:
-  Walk(const ir::Graph& g, Target target) : g_(g), outputs_(g.order.size()) {
-    b_.set_target(target);
+  Walk(const ir::Graph& g, const Options& options)
+      : g_(g), options_(options), outputs_(g.order.size()) {
+    b_.set_target(options.target);
   }
 
   Module run(std::string_view name) {
@@ -29,7 +30,10 @@ class Walk {
     std::vector<V> results;
     for (const ir::Value& r : g_.roots) results.push_back(at(r));
     Module m;
-    m.text = b_.finish(name, results);
+    std::vector<std::string> attrs;
+    for (int output : options_.overwrites)
+      attrs.push_back(output < 0 ? "" : cat("tf.aliasing_output = ", output, " : i32"));
+    m.text = b_.finish(name, results, attrs);
     m.statements = b_.statements();
     return m;
   }
@@ -40,6 +44,7 @@ class Walk {
       if (leaf.feed == ir::Feed::kBuffer)
         outputs_[leaf.node->slot] = {b_.parameter(leaf.node->types()[0])};
     int64_t integers = g_.num_integers, reals = g_.num_reals;
+    if (const Inputs* in = options_.inputs) integers += in->integers, reals += in->reals;
     if (integers) integers_ = b_.parameter(ir::make_type(DType::kS64, {&integers, 1}));
     if (reals) reals_ = b_.parameter(ir::make_type(DType::kF64, {&reals, 1}));
   }
@@ -63,6 +68,15 @@ class Walk {
 
   V at(const ir::Value& v) const { return outputs_[v.node->slot][v.index]; }
 
+  std::vector<V> inputs_of(const ir::Node& n) {
+    std::vector<V> v;
+    if (!options_.inputs) return v;
+    const Inputs& in = *options_.inputs;
+    for (uint32_t i = in.first[n.slot]; i < in.first[n.slot + 1]; ++i)
+      v.push_back(in.place[i] < 0 ? V{} : element(in.real[i] ? reals_ : integers_, in.place[i]));
+    return v;
+  }
+
   void lower(const ir::Node& n) {
     const ops::Row* row = ops::row_of(n.kind());
     if (!row || !row->lower)
@@ -76,7 +90,8 @@ class Walk {
       in.push_back(at(v));
       types.push_back(v.type());
     }
-    ops::Lowering l(b_, n, in, types);
+    std::vector<V> numbers = inputs_of(n);
+    ops::Lowering l(b_, n, in, types, numbers);
     b_.set_precision(precision_of(l, types));
     std::vector<V>& out = outputs_[n.slot];
     try {
@@ -112,6 +127,7 @@ class Walk {
   }
 
   const ir::Graph& g_;
+  const Options& options_;
   hlo::Builder b_;
   std::vector<std::vector<V>> outputs_;  // by slot
   V integers_, reals_;
@@ -119,8 +135,8 @@ class Walk {
 
 }  // namespace
 
-Module lower(const ir::Graph& graph, std::string_view name, Target target) {
-  return Walk(graph, target).run(name);
+Module lower(const ir::Graph& graph, std::string_view name, const Options& options) {
+  return Walk(graph, options).run(name);
 }
 
 }  // namespace tp::lower

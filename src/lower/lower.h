@@ -17,9 +17,25 @@ struct Module {
 
 using Target = hlo::Builder::Target;
 
+// Which numbers of the graph's nodes (ops/numbers.h) are inputs of the program, packed behind the
+// graph's own numbers.
+struct Inputs {
+  std::vector<uint32_t> first;  // by slot, and one past the last: where a node's numbers begin
+  std::vector<int32_t> place;   // by number: its element of the packed s64 or f64 vector; -1: none
+  std::vector<bool> real;       // by number: which of the two vectors
+  uint32_t integers = 0, reals = 0;  // how many are added to each
+};
+
+struct Options {
+  Target target = Target::kCpu;
+  // By buffer parameter: the output that may take its memory; -1 or absent: none.
+  std::span<const int> overwrites = {};
+  const Inputs* inputs = nullptr;
+};
+
 // The graph says what each leaf becomes (ir/graph.h). `target` picks between forms of equal value
 // that CPUs and accelerators run at different speed. Throws Error{kNotImplemented} for a node
 // without a row.
-Module lower(const ir::Graph& graph, std::string_view name, Target target = Target::kCpu);
+Module lower(const ir::Graph& graph, std::string_view name, const Options& options = {});
 
 }  // namespace tp::lower

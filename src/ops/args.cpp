@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/numbers.h"
 #include "ops/row.h"
 
 namespace tp::ops {
@@ -270,8 +271,15 @@ std::vector<V> Lowering::list(std::string_view name) const {
   return v;
 }
 
+V Lowering::input(std::string_view name, size_t i) const {
+  if (inputs_.empty()) return {};
+  int place = number_place(*row_of(node_.kind()), attrs_, name);
+  return place < 0 ? V{} : inputs_[static_cast<size_t>(place) + i];
+}
+
 V Lowering::number(std::string_view name, Type t) {
   V v = opt(name);
+  if (!v) v = input(name);
   if (v) return b_.broadcast_to(b_.convert(v, t.dtype()), t.dims());
   Attr a;
   if (find(name, &a) && a.kind == AttrKind::kInt) return b_.constant_int(a.integer(), t);

@@ -64,17 +64,17 @@ V blend(Lowering& l, V batch, std::string_view name) {
 
 Statistics statistics(Lowering& l, V x, const Groups& g) {
   Builder& b = l.builder();
-  double eps = l.f("eps");
   if (!training(l)) {
     IntList channels{x.dim(1)};
     V mean = b.reshape(computed(l, "running_mean"), channels);
     V var = b.reshape(computed(l, "running_var"), channels);
-    return {mean, b.rsqrt(b.add(var, eps)), l.opt("running_mean"), l.opt("running_var")};
+    return {mean, b.rsqrt(b.add(var, l.number("eps", var.type))), l.opt("running_mean"),
+            l.opt("running_var")};
   }
   Moments m = moments(b, x, g);
   auto n = static_cast<double>(g.count);
   V unbiased = b.div(b.mul(m.variance, n), n - 1);
-  return {m.mean, inverse_std(b, m.variance, eps), blend(l, m.mean, "running_mean"),
+  return {m.mean, inverse_std(b, l, m.variance), blend(l, m.mean, "running_mean"),
           blend(l, unbiased, "running_var")};
 }
 
@@ -162,7 +162,7 @@ void batch_norm_backward_lower(Lowering& l, std::vector<V>& out) {
   V mean = b.reshape(save_or_running(l, "save_mean", "running_mean"), channels);
   std::string_view saved = l.operand("save_var") >= 0 ? "save_var" : "save_invstd";
   V rstd = b.reshape(save_or_running(l, saved, "running_var"), channels);
-  if (!train) rstd = b.rsqrt(b.add(rstd, l.f("eps")));
+  if (!train) rstd = b.rsqrt(b.add(rstd, l.number("eps", rstd.type)));
   V rstd_over = stretch(b, rstd, x, g.kept);
   V normalized = b.mul(b.sub(x, stretch(b, mean, x, g.kept)), rstd_over);
   V weighted = weight ? b.mul(grad, stretch(b, b.reshape(weight, channels), x, g.kept)) : grad;

@@ -74,11 +74,14 @@ void arange_lower(Lowering& l, std::vector<V>& out) {
   bool real = ir::is_float(t);
   Type work = l.out().with(real ? DType::kF64 : DType::kS64);
   V v = b.iota(work, 0);
-  auto number = [&](double x, int64_t i) {
+  auto number = [&](const char* name, double x, int64_t i) {
+    if (V given = l.input(name)) return b.broadcast_to(b.convert(given, work.dtype()), work.dims());
     return real ? b.constant(x, work) : b.constant_int(i, work);
   };
-  if (real ? r.step != 1 : r.istep != 1) v = b.mul(v, number(r.step, r.istep));
-  if (real ? r.start != 0 : r.istart != 0) v = b.add(v, number(r.start, r.istart));
+  if (l.input("step") || (real ? r.step != 1 : r.istep != 1))
+    v = b.mul(v, number("step", r.step, r.istep));
+  if (l.input("start") || (real ? r.start != 0 : r.istart != 0))
+    v = b.add(v, number("start", r.start, r.istart));
   put(l, out, b.convert(v, ir::compute_dtype(t)));
 }
 
@@ -246,7 +249,11 @@ void fill_tensor_lower(Lowering& l, std::vector<V>& out) {
 }
 
 constexpr Row range_row(const char* name, TypeRule type) {
-  return {.name = name, .type = type, .lower = arange_lower, .baked = "start end step"};
+  return {.name = name,
+          .type = type,
+          .lower = arange_lower,
+          .baked = "start end step",
+          .general = "start end step"};
 }
 constexpr Row space_row(const char* name, LowerRule lower) {
   return {.name = name, .type = linspace_type, .lower = lower, .numbers = "base"};

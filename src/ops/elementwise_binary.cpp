@@ -177,9 +177,22 @@ V power_of(Builder& b, V x, double e) {
   return {};
 }
 
+// An exponent that is an input: what power_of chooses, chosen in the program. Integers have one way
+// for all exponents.
+V power_by(Builder& b, V x, V e) {
+  V y = b.broadcast_to(b.convert(e, x.dtype()), x.dims()), v = power(b, x, y);
+  if (!ir::is_float(x.dtype()) && !ir::is_complex(x.dtype())) return v;
+  e = b.convert(e, DType::kF64);
+  for (double known : {0.0, 1.0, 2.0, 3.0, 0.5, -0.5, -1.0, -2.0})
+    v = b.select(b.broadcast_to(b.compare(e, known, hlo::Cmp::kEq), x.dims()),
+                 power_of(b, x, known), v);
+  return v;
+}
+
 void pow_baked(Lowering& l, std::vector<V>& out) {
   if (l.opt("exponent")) return pow(l, out);  // complex exponents stay operands
   V x = l.number("self", compute_type(l));
+  if (V e = l.input("exponent")) return put(l, out, power_by(l.builder(), x, e));
   V known = power_of(l.builder(), x, l.f("exponent"));
   if (known) return put(l, out, known);
   put(l, out, power(l.builder(), x, l.number("exponent", x.type)));
@@ -344,8 +357,10 @@ const Row kRows[] = {
     {"aten::remainder.Scalar_Tensor", type_binary, binary<remainder>, Layout::kLikeFirst},
     {"aten::fmod.Tensor", nullptr, binary<fmod>},
 
-    {"aten::pow.Tensor_Scalar", nullptr, pow_baked, Layout::kContiguous, Special::kNone,
-     "exponent"},
+    {.name = "aten::pow.Tensor_Scalar",
+     .lower = pow_baked,
+     .baked = "exponent",
+     .general = "exponent"},
     {"aten::pow.Tensor_Tensor", nullptr, pow},
     {"aten::pow.Scalar", nullptr, pow},
 

@@ -63,37 +63,37 @@ void mse_backward(Lowering& l, std::vector<V>& out) {
 void smooth_l1(Lowering& l, std::vector<V>& out) {
   Pair p = pair(l);
   Builder& b = l.builder();
-  double beta = l.f("beta");
+  V beta = l.number("beta", p.type);
   V z = b.abs(b.sub(p.x, p.y));
   V square = b.div(b.mul(b.mul(z, z), 0.5), beta);
-  reduce_to(l, out, b.select(b.compare(z, beta, Cmp::kLt), square, b.sub(z, 0.5 * beta)));
+  reduce_to(l, out, b.select(b.compare(z, beta, Cmp::kLt), square, b.sub(z, b.mul(beta, 0.5))));
 }
 void smooth_l1_backward(Lowering& l, std::vector<V>& out) {
   Pair p = pair(l);
   Builder& b = l.builder();
-  double beta = l.f("beta");
+  V beta = l.number("beta", p.type);
   V g = scaled_grad(l, p.type), z = b.sub(p.x, p.y);
   V middle = b.div(b.mul(z, g), beta);
   V above = b.select(b.compare(z, beta, Cmp::kGe), g, middle);
-  put(l, out, b.select(b.compare(z, -beta, Cmp::kLe), b.neg(g), above));
+  put(l, out, b.select(b.compare(z, b.neg(beta), Cmp::kLe), b.neg(g), above));
 }
 
 void huber(Lowering& l, std::vector<V>& out) {
   Pair p = pair(l);
   Builder& b = l.builder();
-  double delta = l.f("delta");
+  V delta = l.number("delta", p.type);
   V z = b.abs(b.sub(p.x, p.y));
-  V linear = b.mul(b.sub(z, 0.5 * delta), delta);
+  V linear = b.mul(b.sub(z, b.mul(delta, 0.5)), delta);
   reduce_to(l, out, b.select(b.compare(z, delta, Cmp::kLe), b.mul(b.mul(z, z), 0.5), linear));
 }
 void huber_backward(Lowering& l, std::vector<V>& out) {
   Pair p = pair(l);
   Builder& b = l.builder();
-  double delta = l.f("delta");
+  V delta = l.number("delta", p.type);
   V g = scaled_grad(l, p.type), z = b.sub(p.x, p.y);
   V edge = b.mul(g, delta);
   V above = b.select(b.compare(z, delta, Cmp::kGe), edge, b.mul(z, g));
-  put(l, out, b.select(b.compare(z, -delta, Cmp::kLe), b.neg(edge), above));
+  put(l, out, b.select(b.compare(z, b.neg(delta), Cmp::kLe), b.neg(edge), above));
 }
 
 // --- binary cross entropy ------------------------------------------------------------------------
@@ -242,10 +242,18 @@ void type_nll2d(const Args& a, std::vector<Type>& out) {
 const Row kRows[] = {
     {"aten::mse_loss", nullptr, mse},
     {"aten::mse_loss_backward", type_joint, mse_backward, Layout::kLikeFirst},
-    {"aten::smooth_l1_loss", nullptr, smooth_l1},
-    {"aten::smooth_l1_loss_backward", type_joint, smooth_l1_backward, Layout::kLikeFirst},
-    {"aten::huber_loss", type_huber, huber},
-    {"aten::huber_loss_backward", type_joint, huber_backward, Layout::kLikeFirst},
+    {.name = "aten::smooth_l1_loss", .lower = smooth_l1, .general = "beta"},
+    {.name = "aten::smooth_l1_loss_backward",
+     .type = type_joint,
+     .lower = smooth_l1_backward,
+     .layout = Layout::kLikeFirst,
+     .general = "beta"},
+    {.name = "aten::huber_loss", .type = type_huber, .lower = huber, .general = "delta"},
+    {.name = "aten::huber_loss_backward",
+     .type = type_joint,
+     .lower = huber_backward,
+     .layout = Layout::kLikeFirst,
+     .general = "delta"},
     {"aten::binary_cross_entropy", type_bce, bce},
     {"aten::binary_cross_entropy_backward", type_same, bce_backward},
     {"aten::nll_loss_forward", nullptr, nll_forward},

@@ -57,7 +57,7 @@ void layer_norm_lower(Lowering& l, std::vector<V>& out) {
   V x = computed(l, "input"), weight = computed(l, "weight"), bias = computed(l, "bias");
   Groups g = layer_groups(l, x.type);
   Moments m = moments(b, x, g);
-  V rstd = inverse_std(b, m.variance, l.f("eps"));
+  V rstd = inverse_std(b, l, m.variance);
   V y = b.mul(m.centered, stretch(b, rstd, x, g.kept));
   if (weight) y = b.mul(y, b.broadcast_to(weight, x.dims()));
   if (bias) y = b.add(y, b.broadcast_to(bias, x.dims()));
@@ -141,7 +141,7 @@ void group_norm_lower(Lowering& l, std::vector<V>& out) {
   V weight = computed(l, "weight"), bias = computed(l, "bias");
   Groups g = groups_over(x.type, {2});
   Moments m = moments(b, x, g);
-  V rstd = inverse_std(b, m.variance, l.f("eps"));
+  V rstd = inverse_std(b, l, m.variance);
   V y = b.reshape(b.mul(m.centered, stretch(b, rstd, x, g.kept)),
                   IntList{l.i("N"), l.i("C"), l.i("HxW")});
   if (weight) y = b.mul(y, per_channel(b, weight, y));
@@ -302,9 +302,13 @@ Moments moments(Builder& b, V x, const Groups& g) {
   return {m, mean(b.mul(centered, centered)), centered};
 }
 
-V inverse_std(Builder& b, V variance, double eps) {
-  V r = b.rsqrt(b.add(variance, eps));
-  return eps != 0 ? r : b.select(b.compare(variance, 0, hlo::Cmp::kEq), b.zeros(r.type), r);
+V inverse_std(Builder& b, Lowering& l, V variance) {
+  V eps = l.number("eps", variance.type), r = b.rsqrt(b.add(variance, eps));
+  bool fixed = !l.input("eps");
+  if (fixed && l.f("eps") != 0) return r;
+  V bare = b.compare(variance, 0, hlo::Cmp::kEq);
+  if (!fixed) bare = b.and_(bare, b.compare(eps, 0, hlo::Cmp::kEq));
+  return b.select(bare, b.zeros(r.type), r);
 }
 
 V through_moments(Builder& b, V grad, V normalized, V rstd, const Groups& g) {
@@ -327,11 +331,17 @@ void put_result(Lowering& l, std::vector<V>& out, V v) {
 
 Family norm() {
   static const Row kRows[] = {
-      {.name = "aten::native_layer_norm", .type = layer_norm_type, .lower = layer_norm_lower},
+      {.name = "aten::native_layer_norm",
+       .type = layer_norm_type,
+       .lower = layer_norm_lower,
+       .general = "eps"},
       {.name = "aten::native_layer_norm_backward",
        .type = layer_norm_backward_type,
        .lower = layer_norm_backward_lower},
-      {.name = "aten::native_group_norm", .type = group_norm_type, .lower = group_norm_lower},
+      {.name = "aten::native_group_norm",
+       .type = group_norm_type,
+       .lower = group_norm_lower,
+       .general = "eps"},
       {.name = "aten::native_group_norm_backward",
        .type = group_norm_backward_type,
        .lower = group_norm_backward_lower},
@@ -339,35 +349,43 @@ Family norm() {
        .type = batch_norm_type,
        .lower = batch_norm_lower,
        .numbers = "momentum",
-       .writes = "running_mean running_var"},
+       .writes = "running_mean running_var",
+       .general = "eps"},
       {.name = "aten::_native_batch_norm_legit",
        .type = batch_norm_type,
        .lower = batch_norm_lower,
        .numbers = "momentum",
-       .writes = "running_mean running_var"},
+       .writes = "running_mean running_var",
+       .general = "eps"},
       {.name = "aten::_native_batch_norm_legit_functional",
        .type = batch_norm_functional_type,
        .lower = batch_norm_lower,
-       .numbers = "momentum"},
+       .numbers = "momentum",
+       .general = "eps"},
       {.name = "aten::_native_batch_norm_legit.no_stats",
        .type = batch_norm_stateless_type,
        .lower = batch_norm_lower,
-       .numbers = "momentum"},
+       .numbers = "momentum",
+       .general = "eps"},
       {.name = "aten::_batch_norm_with_update",
        .type = batch_norm_update_type,
        .lower = batch_norm_update_lower,
        .numbers = "momentum",
-       .writes = "running_mean running_var"},
+       .writes = "running_mean running_var",
+       .general = "eps"},
       {.name = "aten::_batch_norm_with_update_functional",
        .type = batch_norm_update_type,
        .lower = batch_norm_update_lower,
-       .numbers = "momentum"},
+       .numbers = "momentum",
+       .general = "eps"},
       {.name = "aten::native_batch_norm_backward",
        .type = batch_norm_backward_type,
-       .lower = batch_norm_backward_lower},
+       .lower = batch_norm_backward_lower,
+       .general = "eps"},
       {.name = "aten::batch_norm_backward",
        .type = batch_norm_backward_type,
-       .lower = batch_norm_backward_lower},
+       .lower = batch_norm_backward_lower,
+       .general = "eps"},
       {.name = "aten::renorm", .lower = renorm_lower, .baked = "p"},
       {.name = "aten::_weight_norm_interface",
        .type = weight_norm_type,

@@ -23,7 +23,7 @@ struct Moments {
 };
 Moments moments(Builder& b, V x, const Groups& g);
 // 1 / sqrt(variance + eps); 0 where both are 0.
-V inverse_std(Builder& b, V variance, double eps);
+V inverse_std(Builder& b, Lowering& l, V variance);
 
 // Gradient of y = (x - mean) * rstd at x, both moments being functions of x. rstd stretched over x.
 V through_moments(Builder& b, V grad, V normalized, V rstd, const Groups& g);

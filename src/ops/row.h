@@ -71,9 +71,15 @@ class Args {
 // produce.
 class Lowering : public Args {
  public:
+  // `inputs`: the node's numbers (Row::general) that are inputs of the program, as 0-d s64 or f64
+  // values; invalid V for one that stays as recorded. Empty: all stay.
   Lowering(Builder& builder, const ir::Node& node, std::span<const V> operands,
-           std::span<const Type> types)
-      : Args(node.attrs(), types, node.operands()), b_(builder), node_(node), operands_(operands) {}
+           std::span<const Type> types, std::span<const V> inputs = {})
+      : Args(node.attrs(), types, node.operands()),
+        b_(builder),
+        node_(node),
+        operands_(operands),
+        inputs_(inputs) {}
   Builder& builder() { return b_; }
   V in(std::string_view name) const;  // a tensor or run-time number argument
   V in(size_t operand) const { return operands_[operand]; }
@@ -82,6 +88,9 @@ class Lowering : public Args {
       std::string_view name) const;  // a tensor list; invalid V for an absent element
   Type out(size_t i = 0) const { return node_.types()[i]; }
   const ir::Node& node() const { return node_; }
+  // The number of attribute `name` where it is an input, element i of a list; else an invalid V.
+  V input(std::string_view name, size_t i = 0) const;
+  std::span<const V> inputs() const { return inputs_; }
   // A run-time number or a tensor: converted to t (a number may be integer, float, bool) and, where
   // needed, broadcast to dims.
   V number(std::string_view name, Type t);
@@ -89,7 +98,14 @@ class Lowering : public Args {
  private:
   Builder& b_;
   const ir::Node& node_;
-  std::span<const V> operands_;
+  std::span<const V> operands_, inputs_;
+};
+
+// A number among a node's attributes: the bits of an int64_t or of a double.
+struct Number {
+  bool real = false;
+  int64_t bits = 0;
+  friend bool operator==(const Number&, const Number&) = default;
 };
 
 // Result types from argument types. Throws Error with eager's words for bad arguments.
@@ -98,6 +114,10 @@ using TypeRule = void (*)(const Args& a, std::vector<Type>& out);
 using CheckRule = void (*)(const Args& a);
 // Appends the op's outputs in order; an output whose type is null gets an invalid V.
 using LowerRule = void (*)(Lowering& l, std::vector<V>& out);
+
+// Splits a node's attributes where Row::general's names do not do (ops/numbers.h).
+using SplitRule = void (*)(const Args& a, std::vector<uint64_t>& structure,
+                           std::vector<Number>& values);
 
 // How eager lays out the first result; only strides depend on it, never values.
 enum class Layout : unsigned char {
@@ -132,6 +152,13 @@ struct Row {
   const char* writes = "";
   // Checks that eager has in its kernels only, which shape functions pass.
   CheckRule check = nullptr;
+  // Number attributes that select without shaping the result ("eps", "index"). They are constants
+  // of the program, until one changes while all else stays: then it is an input from there on.
+  // Lowerings read them by number() and input(), never by i() or f() alone.
+  const char* general = "";
+  // For rows whose numbers follow from several attributes (a view's offset is some slice's start):
+  // appends the numbers, and the structure that they leave. `general` names what they come from.
+  SplitRule split = nullptr;
 };
 
 using Family = std::span<const Row>;

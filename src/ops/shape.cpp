@@ -98,8 +98,21 @@ void roll_type(const Args& a, std::vector<Type>& out) {
                              n - 1, "], but got ", d, ")"));
   out.push_back(self);
 }
-V roll_dim(Builder& b, V v, int64_t shift, int64_t dim) {
-  int64_t n = v.dim(static_cast<size_t>(dim)), start = ((-shift) % n + n) % n;
+// A shift that is an input: one window of the tensor laid behind itself.
+V roll_by(Builder& b, V v, V shift, int64_t dim) {
+  int64_t n = v.dim(static_cast<size_t>(dim));
+  V size = b.constant_int(n, shift.type);
+  V rest = b.binary("stablehlo.remainder", b.neg(shift), size);
+  V start = b.binary("stablehlo.remainder", b.add(rest, size), size);
+  std::vector<V> starts(static_cast<size_t>(v.rank()), b.zeros(shift.type));
+  starts[static_cast<size_t>(dim)] = start;
+  V both[] = {v, v};
+  return b.dynamic_slice(b.concat(both, dim), starts, v.dims());
+}
+V roll_dim(Lowering& l, V v, size_t i, int64_t dim) {
+  Builder& b = l.builder();
+  if (V shift = l.input("shifts", i)) return roll_by(b, v, shift, dim);
+  int64_t n = v.dim(static_cast<size_t>(dim)), start = ((-l.ints("shifts")[i]) % n + n) % n;
   if (start == 0) return v;
   V parts[] = {b.slice_dim(v, dim, start, n), b.slice_dim(v, dim, 0, start)};
   return b.concat(parts, dim);
@@ -107,12 +120,11 @@ V roll_dim(Builder& b, V v, int64_t shift, int64_t dim) {
 void roll_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V v = l.in("self");
-  IntList shifts = l.ints("shifts"), dims = l.ints_or("dims", {});
+  IntList dims = l.ints_or("dims", {});
   if (v.type.numel() == 0 || v.rank() == 0) return out.push_back(v);
-  if (dims.empty())
-    return out.push_back(b.reshape(roll_dim(b, as_1d(b, v), shifts[0], 0), v.dims()));
+  if (dims.empty()) return out.push_back(b.reshape(roll_dim(l, as_1d(b, v), 0, 0), v.dims()));
   for (size_t i = 0; i < dims.size(); ++i)
-    v = roll_dim(b, v, shifts[i], dims[i] < 0 ? dims[i] + v.rank() : dims[i]);
+    v = roll_dim(l, v, i, dims[i] < 0 ? dims[i] + v.rank() : dims[i]);
   out.push_back(v);
 }
 
@@ -246,7 +258,7 @@ constexpr Row kRows[] = {
     {.name = "aten::tril", .lower = triangle_lower<hlo::Cmp::kLe>},
     {.name = "aten::triu", .lower = triangle_lower<hlo::Cmp::kGe>},
     {.name = "aten::flip", .type = flip_type, .lower = flip_lower, .layout = Layout::kCopyOfFirst},
-    {.name = "aten::roll", .type = roll_type, .lower = roll_lower},
+    {.name = "aten::roll", .type = roll_type, .lower = roll_lower, .general = "shifts"},
     {.name = "aten::repeat", .type = repeat_type, .lower = repeat_lower},
     {.name = "aten::pixel_shuffle", .type = pixel_shuffle_type, .lower = pixel_shuffle_lower},
     {.name = "aten::pixel_unshuffle", .type = pixel_unshuffle_type, .lower = pixel_unshuffle_lower},

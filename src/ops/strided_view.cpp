@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/view_starts.h"
 
 namespace tp::ops {
 namespace {
@@ -73,8 +74,9 @@ std::vector<ViewLevel> without_steps(const std::vector<ViewLevel>& levels) {
       out.push_back(l);
       continue;
     }
-    out.push_back({l.extent / l.step, l.start / l.step, l.count, 1, l.view_dim});
-    out.push_back({l.step, l.start % l.step, 1, 1, -1});
+    out.push_back(
+        {l.extent / l.step, l.start / l.step, l.count, 1, l.view_dim, l.input, l.step, false});
+    out.push_back({l.step, l.start % l.step, 1, 1, -1, l.input, l.step, true});
   }
   return out;
 }
@@ -100,9 +102,14 @@ IntList counts(const std::vector<ViewLevel>& levels) {
   return v;
 }
 
-V slice_segments(Builder& b, V v, const std::vector<ViewSegment>& segments) {
+V slice_segments(Builder& b, V v, const std::vector<ViewSegment>& segments, Starts starts) {
   if (!sliced(segments)) return v;
   v = b.reshape(v, extents(segments));
+  if (any(starts)) {
+    IntList lengths;
+    for (const ViewSegment& s : segments) lengths.push_back(s.slice_len);
+    return b.dynamic_slice(v, starts_of(b, starts, segments), lengths);
+  }
   IntList start, limit, step(segments.size(), 1);
   for (const ViewSegment& s : segments) {
     start.push_back(s.slice_start);
@@ -111,12 +118,17 @@ V slice_segments(Builder& b, V v, const std::vector<ViewSegment>& segments) {
   return b.slice(v, start, limit, step);
 }
 
-V slice_levels(Builder& b, V v, const std::vector<ViewLevel>& levels) {
+V slice_levels(Builder& b, V v, const std::vector<ViewLevel>& levels, Starts starts) {
   v = b.reshape(v, extents(levels));
+  if (any(starts)) {  // first the span that moves, then its steps
+    IntList spans;
+    for (const ViewLevel& l : levels) spans.push_back((l.count - 1) * l.step + 1);
+    v = b.dynamic_slice(v, starts_of(b, starts, levels), spans);
+  }
   IntList start, limit, step;
   for (const ViewLevel& l : levels) {
-    start.push_back(l.start);
-    limit.push_back(l.start + (l.count - 1) * l.step + 1);
+    start.push_back(any(starts) ? 0 : l.start);
+    limit.push_back(start.back() + (l.count - 1) * l.step + 1);
     step.push_back(l.count == 1 ? 1 : l.step);
   }
   return b.slice(v, start, limit, step);
@@ -179,7 +191,8 @@ Arrangement arrange(const std::vector<ViewLevel>& levels, const IntList& core) {
 // --- overlapping windows
 
 // Memory positions of the view's elements: [size..., 1].
-V view_positions(Builder& b, const IntList& size, const ViewSpec& spec, int64_t elements) {
+V view_positions(Builder& b, const IntList& size, const ViewSpec& spec, int64_t elements,
+                 Starts starts) {
   DType t = elements <= INT32_MAX ? DType::kS32 : DType::kS64;
   Type type = ir::make_type(t, size);
   V sum;
@@ -188,15 +201,17 @@ V view_positions(Builder& b, const IntList& size, const ViewSpec& spec, int64_t 
     V term = b.mul(b.iota(type, static_cast<int64_t>(d)), b.constant_int(spec.stride[d], type));
     sum = sum ? b.add(sum, term) : term;
   }
-  sum = sum ? b.add(sum, b.constant_int(spec.offset, type)) : b.constant_int(spec.offset, type);
+  V offset = any(starts) ? b.broadcast_to(b.convert(starts[0], t), size)
+                         : b.constant_int(spec.offset, type);
+  sum = sum ? b.add(sum, offset) : offset;
   IntList dims = size;
   dims.push_back(1);
   return b.reshape(sum, dims);
 }
 
-V gather_view(Builder& b, V flat, const ViewSpec& spec) {
+V gather_view(Builder& b, V flat, const ViewSpec& spec, Starts starts) {
   IntList size = core_dims(spec);
-  V at = view_positions(b, size, spec, flat.type.numel());
+  V at = view_positions(b, size, spec, flat.type.numel(), starts);
   hlo::GatherConfig c{.offset_dims = {},
                       .collapsed = {0},
                       .start_index_map = {0},
@@ -206,8 +221,8 @@ V gather_view(Builder& b, V flat, const ViewSpec& spec) {
   return b.gather(flat, at, ir::make_type(flat.dtype(), size), c);
 }
 
-V scatter_view(Builder& b, V flat, V src, const ViewSpec& spec) {
-  V at = view_positions(b, spec.size, spec, flat.type.numel());
+V scatter_view(Builder& b, V flat, V src, const ViewSpec& spec, Starts starts) {
+  V at = view_positions(b, spec.size, spec, flat.type.numel(), starts);
   hlo::ScatterConfig c{.update_window_dims = {},
                        .inserted_window_dims = {0},
                        .scatter_dims_to_operand = {0},
@@ -219,12 +234,6 @@ V scatter_view(Builder& b, V flat, V src, const ViewSpec& spec) {
 }
 
 // --- writing
-
-V update_at(Builder& b, V base, V update, Ints start) {
-  std::vector<V> starts;
-  for (int64_t s : start) starts.push_back(b.constant_int(s, ir::scalar_type(DType::kS64)));
-  return b.dynamic_update_slice(base, update, starts);
-}
 
 // Strided levels: the update spread by padding, selected by a mask of the same padding.
 V update_strided(Builder& b, V base, V update, const std::vector<ViewLevel>& levels) {
@@ -242,29 +251,26 @@ V update_strided(Builder& b, V base, V update, const std::vector<ViewLevel>& lev
 }
 
 // `base` has the levels' extents.
-V update_levels(Builder& b, V base, V update, const std::vector<ViewLevel>& levels) {
-  IntList start;
-  for (const ViewLevel& l : levels) start.push_back(l.start);
+V update_levels(Builder& b, V base, V update, const std::vector<ViewLevel>& levels, Starts starts) {
   bool dense = std::all_of(levels.begin(), levels.end(),
                            [](const ViewLevel& l) { return l.count == 1 || l.step == 1; });
-  return dense ? update_at(b, base, update, start) : update_strided(b, base, update, levels);
+  return dense ? b.dynamic_update_slice(base, update, starts_of(b, starts, levels))
+               : update_strided(b, base, update, levels);
 }
 
 // Memory (in the placement's order) with `update` (the levels' counts) written into it.
 V write_levels(Builder& b, V memory, V update, const Placement& p,
-               const std::vector<ViewLevel>& levels) {
+               const std::vector<ViewLevel>& levels, Starts starts) {
   if (counts(levels) != extents(levels)) {
-    V base = b.reshape(slice_segments(b, memory, p.segments), extents(levels));
-    update = update_levels(b, base, update, levels);
+    V base = b.reshape(slice_segments(b, memory, p.segments, starts), extents(levels));
+    update = update_levels(b, base, update, levels, starts);
   }
   if (sliced(p.segments)) {
-    IntList lengths, start;
-    for (const ViewSegment& s : p.segments) {
-      lengths.push_back(s.slice_len);
-      start.push_back(s.slice_start);
-    }
+    IntList lengths;
+    for (const ViewSegment& s : p.segments) lengths.push_back(s.slice_len);
     V base = b.reshape(memory, extents(p.segments));
-    update = update_at(b, base, b.reshape(update, lengths), start);
+    update =
+        b.dynamic_update_slice(base, b.reshape(update, lengths), starts_of(b, starts, p.segments));
   }
   return b.reshape(update, memory.dims());
 }
@@ -342,7 +348,7 @@ void check_view(const ViewSpec& s, Type root) {
                              " are out of bounds for storage of size ", root.bytes()));
 }
 
-V read_view(Builder& b, V root, const ViewSpec& spec) {
+V read_view(Builder& b, V root, const ViewSpec& spec, Starts starts) {
   Type type = ir::make_type(spec.dtype, spec.size);
   if (type.numel() == 0) return b.zeros(type);
   IntList order = memory_order(root.dims(), spec.base_stride);
@@ -353,26 +359,27 @@ V read_view(Builder& b, V root, const ViewSpec& spec) {
   }
   IntList dims = permuted(memory.dims(), order);
   ViewPlan plan = plan_view(dims, spec.size, spec.stride, spec.offset);
+  number_starts(plan, ViewUse::kRead);
   V v;
   if (plan.gather) {
-    v = gather_view(b, b.reshape(b.transpose(memory, order), IntList{product(dims)}), spec);
+    v = gather_view(b, b.reshape(b.transpose(memory, order), IntList{product(dims)}), spec, starts);
   } else {
     Placement p = place(plan, order);
-    v = slice_segments(b, b.transpose(memory, order_of(order, p.natural)), p.segments);
-    v = slice_levels(b, v, p.levels);
+    v = slice_segments(b, b.transpose(memory, order_of(order, p.natural)), p.segments, starts);
+    v = slice_levels(b, v, p.levels, starts);
     Arrangement a = arrange(p.levels, core_dims(spec));
     v = b.transpose(b.reshape(v, a.dims), a.perm);
   }
   return b.broadcast(v, type, identity(spec.size.size()));
 }
 
-V spread_view(Builder& b, Type root, V src, const ViewSpec& spec) {
+V spread_view(Builder& b, Type root, V src, const ViewSpec& spec, Starts starts) {
   check(spec.dtype == root.dtype(), "a spread keeps the element type");
   IntList order = memory_order(root.dims(), spec.base_stride);
   ViewPlan plan{.gather = true, .segments = {}, .levels = {}};
   if (src.type.numel() != 0)
     plan = plan_view(permuted(root.dims(), order), spec.size, spec.stride, spec.offset);
-  if (plan.gather) return write_view(b, b.zeros(root), src, spec);
+  if (plan.gather || any(starts)) return write_view(b, b.zeros(root), src, spec, starts);
   Placement p = place(plan, order);
   Arrangement a = arrange(p.levels, core_dims(spec));
   V update = b.reshape(b.transpose(src, inverse(a.perm)), counts(p.levels));
@@ -382,7 +389,7 @@ V spread_view(Builder& b, Type root, V src, const ViewSpec& spec) {
   return b.transpose(memory, inverse(perm));
 }
 
-V write_view(Builder& b, V root, V src, const ViewSpec& spec) {
+V write_view(Builder& b, V root, V src, const ViewSpec& spec, Starts starts) {
   if (src.type.numel() == 0) return root;
   for (size_t i = 0; i < spec.size.size(); ++i)
     if (spec.size[i] > 1 && spec.stride[i] == 0)
@@ -399,9 +406,10 @@ V write_view(Builder& b, V root, V src, const ViewSpec& spec) {
   }
   IntList dims = permuted(memory.dims(), memory_perm);
   ViewPlan plan = plan_view(dims, spec.size, spec.stride, spec.offset);
+  number_starts(plan, ViewUse::kWrite);
   if (plan.gather) {
     V flat = b.reshape(b.transpose(memory, memory_perm), IntList{product(dims)});
-    memory = b.reshape(scatter_view(b, flat, src, spec), dims);
+    memory = b.reshape(scatter_view(b, flat, src, spec, starts), dims);
     memory = b.transpose(memory, inverse(memory_perm));
   } else {
     Placement p = place(plan, memory_perm);
@@ -409,7 +417,7 @@ V write_view(Builder& b, V root, V src, const ViewSpec& spec) {
     Arrangement a = arrange(levels, core_dims(spec));
     V update = b.reshape(b.transpose(src, inverse(a.perm)), counts(levels));
     IntList perm = order_of(memory_perm, p.natural);
-    memory = write_levels(b, b.transpose(memory, perm), update, p, levels);
+    memory = write_levels(b, b.transpose(memory, perm), update, p, levels, starts);
     memory = b.transpose(memory, inverse(perm));
   }
   return spec.dtype == root.dtype() ? memory : from_memory(b, memory, root, order);

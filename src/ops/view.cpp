@@ -25,7 +25,13 @@ void view_type(const Args& a, std::vector<Type>& out) {
 }
 void view_lower(Lowering& l, std::vector<V>& out) {
   V root = l.in("self");
-  out.push_back(read_view(l.builder(), root, spec_of(l, root.type)));
+  out.push_back(read_view(l.builder(), root, spec_of(l, root.type), l.inputs()));
+}
+template <ViewUse use>
+void view_split(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values) {
+  Type root = a.type("self");
+  for (int64_t start : view_starts(spec_of(a, root), root, use, structure))
+    values.push_back({false, start});
 }
 
 void view_scatter_type(const Args& a, std::vector<Type>& out) {
@@ -38,7 +44,7 @@ void view_scatter_type(const Args& a, std::vector<Type>& out) {
 }
 void view_scatter_lower(Lowering& l, std::vector<V>& out) {
   V root = l.in("self");
-  out.push_back(write_view(l.builder(), root, l.in("src"), spec_of(l, root.type)));
+  out.push_back(write_view(l.builder(), root, l.in("src"), spec_of(l, root.type), l.inputs()));
 }
 
 void cast_type(const Args& a, std::vector<Type>& out) {
@@ -106,8 +112,16 @@ void resize_lower(Lowering& l, std::vector<V>& out) {
 
 Family view() {
   static const Row kRows[] = {
-      {.name = "torch_pjrt::view", .type = view_type, .lower = view_lower},
-      {.name = "torch_pjrt::view_scatter", .type = view_scatter_type, .lower = view_scatter_lower},
+      {.name = "torch_pjrt::view",
+       .type = view_type,
+       .lower = view_lower,
+       .general = "storage_offset",
+       .split = view_split<ViewUse::kRead>},
+      {.name = "torch_pjrt::view_scatter",
+       .type = view_scatter_type,
+       .lower = view_scatter_lower,
+       .general = "storage_offset",
+       .split = view_split<ViewUse::kWrite>},
       {.name = "torch_pjrt::cast",
        .type = cast_type,
        .lower = cast_lower,

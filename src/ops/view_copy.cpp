@@ -305,7 +305,7 @@ void copy_type(const Args& a, std::vector<Type>& out) {
 template <auto view>
 void copy_lower(Lowering& l, std::vector<V>& out) {
   V self = l.in("self");
-  out.push_back(read_view(l.builder(), self, view(l, self.type)));
+  out.push_back(read_view(l.builder(), self, view(l, self.type), l.inputs()));
 }
 
 template <auto view>
@@ -322,7 +322,7 @@ void scatter_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V self = l.in("self");
   V src = b.convert(l.in("src"), self.dtype());
-  out.push_back(write_view(b, self, src, view(l, self.type)));
+  out.push_back(write_view(b, self, src, view(l, self.type), l.inputs()));
 }
 
 template <auto view>
@@ -335,7 +335,16 @@ template <auto view>
 void backward_lower(Lowering& l, std::vector<V>& out) {
   ViewSpec s = view(l, l.out());
   V grad = l.builder().broadcast_to(l.in("grad_output"), s.size);
-  out.push_back(spread_view(l.builder(), l.out(), grad, s));
+  out.push_back(spread_view(l.builder(), l.out(), grad, s, l.inputs()));
+}
+
+// A view's arguments as the starts of its slices: of self, or of the tensor that a gradient is of.
+template <auto view, ViewUse use>
+void split(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values) {
+  auto self = a.opt_type("self");
+  Type root = self ? *self : a.type("grad_output").with(a.ints("input_sizes"));
+  for (int64_t start : view_starts(view(a, root), root, use, structure))
+    values.push_back({false, start});
 }
 
 // --- lists
@@ -434,20 +443,31 @@ void diag_embed_lower(Lowering& l, std::vector<V>& out) {
   out.push_back(spread_view(l.builder(), t, self, s));
 }
 
+// `starts`: the arguments that say where the view begins and not how large it is.
 template <auto view>
-constexpr Row copy_row(const char* name) {
-  return {.name = name, .type = copy_type<view>, .lower = copy_lower<view>};
+constexpr Row copy_row(const char* name, const char* starts = "") {
+  return {.name = name,
+          .type = copy_type<view>,
+          .lower = copy_lower<view>,
+          .general = starts,
+          .split = *starts ? split<view, ViewUse::kRead> : nullptr};
 }
 template <auto view>
-constexpr Row scatter_row(const char* name) {
+constexpr Row scatter_row(const char* name, const char* starts) {
   return {.name = name,
           .type = scatter_type<view>,
           .lower = scatter_lower<view>,
-          .layout = Layout::kCopyOfFirst};
+          .layout = Layout::kCopyOfFirst,
+          .general = starts,
+          .split = split<view, ViewUse::kWrite>};
 }
 template <auto view>
-constexpr Row backward_row(const char* name) {
-  return {.name = name, .type = backward_type<view>, .lower = backward_lower<view>};
+constexpr Row backward_row(const char* name, const char* starts) {
+  return {.name = name,
+          .type = backward_type<view>,
+          .lower = backward_lower<view>,
+          .general = starts,
+          .split = split<view, ViewUse::kWrite>};
 }
 template <auto sections>
 constexpr Row list_row(const char* name) {
@@ -467,26 +487,26 @@ Family view_copy_rows() {
       copy_row<permute_view>("aten::permute_copy"),
       copy_row<transpose_view>("aten::transpose_copy.int"),
       copy_row<t_view>("aten::t_copy"),
-      copy_row<select_view>("aten::select_copy.int"),
+      copy_row<select_view>("aten::select_copy.int", "index"),
       copy_row<squeeze_view>("aten::squeeze_copy"),
       copy_row<squeeze_dims_view>("aten::squeeze_copy.dim"),
       copy_row<squeeze_dims_view>("aten::squeeze_copy.dims"),
       copy_row<unsqueeze_view>("aten::unsqueeze_copy"),
-      copy_row<slice_view>("aten::slice_copy.Tensor"),
-      copy_row<narrow_view>("aten::narrow_copy"),
+      copy_row<slice_view>("aten::slice_copy.Tensor", "start end"),
+      copy_row<narrow_view>("aten::narrow_copy", "start"),
       copy_row<unfold_view>("aten::unfold_copy"),
-      copy_row<diagonal_view>("aten::diagonal_copy"),
+      copy_row<diagonal_view>("aten::diagonal_copy", "offset"),
       copy_row<real_view>("aten::view_as_real_copy"),
       copy_row<complex_view>("aten::view_as_complex_copy"),
       list_row<split_views>("aten::split_copy.Tensor"),
       list_row<split_sizes_views>("aten::split_with_sizes_copy"),
       list_row<unbind_views>("aten::unbind_copy.int"),
-      scatter_row<select_view>("aten::select_scatter"),
-      scatter_row<slice_view>("aten::slice_scatter"),
-      scatter_row<diagonal_view>("aten::diagonal_scatter"),
-      backward_row<select_view>("aten::select_backward"),
-      backward_row<slice_view>("aten::slice_backward"),
-      backward_row<diagonal_view>("aten::diagonal_backward"),
+      scatter_row<select_view>("aten::select_scatter", "index"),
+      scatter_row<slice_view>("aten::slice_scatter", "start end"),
+      scatter_row<diagonal_view>("aten::diagonal_scatter", "offset"),
+      backward_row<select_view>("aten::select_backward", "index"),
+      backward_row<slice_view>("aten::slice_backward", "start end"),
+      backward_row<diagonal_view>("aten::diagonal_backward", "offset"),
       {.name = "aten::diag_embed", .type = diag_embed_type, .lower = diag_embed_lower},
   };
   return kRows;

@@ -4,8 +4,10 @@
 #include <c10/util/Exception.h>
 
 #include <string>
+#include <type_traits>
 
 #include "base/error.h"
+#include "torch/eager.h"
 
 namespace tp::torch_room {
 
@@ -16,12 +18,21 @@ std::string user_frame();
 // Throws the c10 exception whose Python type matches e.code().
 [[noreturn]] void rethrow(const Error& e, const std::string& context);
 
-// Runs f; turns Error into its c10 exception and adds `context()` (op and operands) and the user's
-// line to both.
+// Runs f, an op (see OpScope); turns Error into its c10 exception and adds `context()` (op and
+// operands) and the user's line to both.
 template <class F, class C>
 decltype(auto) guarded(F&& f, C&& context) {
   try {
-    return f();
+    OpScope op;
+    if constexpr (std::is_void_v<decltype(f())>) {
+      f();
+      op.end();
+      return;
+    } else {
+      decltype(auto) result = f();
+      op.end();
+      return result;
+    }
   } catch (const Error& e) {
     rethrow(e, context());
   } catch (c10::Error& e) {

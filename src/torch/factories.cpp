@@ -229,12 +229,16 @@ bool equal(const Tensor& a, const Tensor& b) {
   return a.numel() == 0 || at::eq(a, b).all().item<bool>();
 }
 
-Tensor clone(const Tensor& t, std::optional<at::MemoryFormat> format) {
+Tensor clone_value(const Tensor& t, std::optional<at::MemoryFormat> format) {
   Impl& self = impl_of(t);
   at::MemoryFormat f = format.value_or(at::MemoryFormat::Preserve);
   Value v = resolved_value(t);
   if (v.node->role() == ir::Role::kFill) v = fill_value(v.node->scalar(), v.type());
   return make_tensor(v, strides_like(t, f), self.device());
+}
+
+Tensor clone(const Tensor& t, std::optional<at::MemoryFormat> format) {
+  return guarded([&] { return clone_value(t, format); }, [] { return std::string("aten::clone"); });
 }
 
 // PyTorch's own asks whether the device has as_strided in autograd and, for xla, would drop the
@@ -249,7 +253,10 @@ Tensor to_copy(const Tensor& t, std::optional<at::ScalarType> dtype,
   at::Device where = device.value_or(t.device());
   std::vector<int64_t> strides = strides_like(t, f);
   bool same_device = where.type() == c10::kXLA && with_index(where) == t.device();
-  if (same_device) return make_tensor(cast(resolved_value(t), to_dtype(to)), strides, t.device());
+  if (same_device)
+    return guarded(
+        [&] { return make_tensor(cast(resolved_value(t), to_dtype(to)), strides, t.device()); },
+        [] { return std::string("aten::_to_copy"); });
   Tensor out = at::empty_strided(t.sizes(), strides, at::TensorOptions(to).device(where));
   return out.copy_(t, non_blocking);
 }

@@ -41,14 +41,22 @@ struct Collected {
   std::vector<Value> roots;
   std::unordered_set<const ir::Node*> births;
   std::vector<std::pair<uint64_t, ir::NodePtr>> born;
+  // For donation (exec::InPlace), of a full sync.
+  std::vector<const void*> was, kept;
+  std::vector<Value> taken;
 };
 
-Collected collect(int device, uint64_t only) {
+enum class Scope { kRead, kFull };
+
+Collected collect(int device, uint64_t only, Scope scope) {
   Collected c;
   for_each_alias([&](Alias& a) {
     if (device_index(a.device) != device) return;
     if (only && a.id != only) return;
+    const void* was = a.was;
+    if (scope == Scope::kFull && a.data) c.kept.push_back(a.data.get());
     if (a.birth) {
+      was = a.birth.get();
       c.births.insert(a.birth.get());
       c.born.emplace_back(a.id, std::move(a.birth));
       a.birth = ir::NodePtr();
@@ -56,8 +64,47 @@ Collected collect(int device, uint64_t only) {
     if (!a.pending() || (a.raised && !only)) return;
     c.roots.push_back(a.value);
     c.ids.push_back(a.id);
+    if (scope == Scope::kFull) c.was.push_back(was);
   });
   return c;
+}
+
+// Runs f(alias, i) on each collected alias that still lives, under state_lock().
+template <class F>
+void for_each_collected(const Collected& c, F&& f) {
+  size_t i = 0;
+  for_each_alias([&](Alias& a) {
+    while (i < c.ids.size() && c.ids[i] < a.id) ++i;
+    if (i < c.ids.size() && c.ids[i] == a.id) f(a, i);
+  });
+}
+
+// Moves the pending values out of their tensors (exec::InPlace::take). Values gathered through
+// views go for good: they are only a memo, and hold on to nodes.
+bool take(Collected& c) {
+  std::vector<std::pair<Hash128, Value>> gathers;  // dropped after the lock is released
+  size_t found = 0;
+  c.taken.resize(c.ids.size());
+  for_each_collected(c, [&](Alias& a, size_t i) {
+    if (!a.pending() || !(a.value == c.roots[i])) return;
+    ++found;
+    c.taken[i] = std::move(a.value);
+    a.value = Value();
+    a.taken = true;
+    std::move(a.gathers.begin(), a.gathers.end(), std::back_inserter(gathers));
+    a.gathers.clear();
+  });
+  return found == c.ids.size();
+}
+
+void offer_in_place(Collected& c, exec::InPlace* in) {
+  in->was = c.was;
+  in->kept = [&c](const void* p) {
+    return std::find(c.kept.begin(), c.kept.end(), p) != c.kept.end();
+  };
+  in->take = [&c] { return take(c); };
+  in->root_references = 2;  // the tensor's, then `taken`'s, and that of `roots`
+  for (const auto& [id, node] : c.born) in->held.push_back(node.get());
 }
 
 exec::SyncRequest request_of(const Collected& c, int device, bool force_data) {
@@ -72,7 +119,12 @@ exec::SyncRequest request_of(const Collected& c, int device, bool force_data) {
 
 // A failed sync leaves the tensors as they were, births included. Ids ascend in the arena and in
 // `born`.
-void restore_births(Collected& c) {
+void restore(Collected& c) {
+  if (!c.taken.empty())
+    for_each_collected(c, [&](Alias& a, size_t i) {
+      if (!std::exchange(a.taken, false)) return;
+      a.value = std::move(c.taken[i]);
+    });
   size_t i = 0;
   for_each_alias([&](Alias& a) {
     while (i < c.born.size() && c.born[i].first < a.id) ++i;
@@ -83,13 +135,11 @@ void restore_births(Collected& c) {
 void settle(const Collected& c, exec::SyncResult& result) {
   std::vector<Value> old;  // dropped after the lock is released
   std::vector<std::pair<Hash128, Value>> old_gathers;
-  size_t i = 0;
-  for_each_alias([&](Alias& a) {
-    while (i < c.ids.size() && c.ids[i] < a.id) ++i;
-    if (i == c.ids.size() || c.ids[i] != a.id || !(a.value == c.roots[i]))
-      return;  // new, or written meanwhile
+  for_each_collected(c, [&](Alias& a, size_t i) {
+    if (!std::exchange(a.taken, false) && !(a.value == c.roots[i])) return;  // written meanwhile
     a.data = result.outputs[i];
     a.raised = false;
+    a.was = nullptr;
     old.push_back(std::move(a.value));
     a.value = Value();
     for (auto& g : a.gathers) old_gathers.push_back(std::move(g));
@@ -108,19 +158,20 @@ void mark_raised(const Collected& c, const exec::HostFailure& f) {
 
 // `only`: the one alias to compute; 0 for all.
 bool sync_device(int device, bool force_data, uint64_t only = 0) {
-  Collected c = collect(device, only);
+  Collected c = collect(device, only, force_data ? Scope::kFull : Scope::kRead);
   if (c.roots.empty()) return false;
   exec::SyncRequest request = request_of(c, device, force_data);
+  if (force_data) offer_in_place(c, &request.in_place);
   GilRelease no_gil;
   try {
     exec::SyncResult result = executor().sync(std::move(request));
     settle(c, result);
   } catch (const exec::HostFailure& f) {
-    restore_births(c);
+    restore(c);
     mark_raised(c, f);
     throw;
   } catch (...) {
-    restore_births(c);
+    restore(c);
     throw;
   }
   return true;
@@ -172,6 +223,17 @@ bool sync_devices(bool force_data) {
   return ran;
 }
 
+// The read of a value that needs what a failed program was given to overwrite.
+[[noreturn]] void lost_in_place(const exec::Launches::Recovered& r, const Error& e) {
+  throw Error(e.code(), cat(e.message(),
+                            "\n  this value is lost: it needs what the failed program "
+                            "was updating in place (",
+                            r.lost, ")"))
+      .fix(
+          "load it again (a checkpoint, the data), or run with TORCH_PJRT_DONATION=0, which keeps "
+          "old values until the new ones are there");
+}
+
 // Waits for the alias's buffer. False where its program failed and said so before: the alias has
 // its pending value back and the caller computes it anew. The first time, and in every thread that
 // was waiting by then, that failure is thrown.
@@ -186,6 +248,7 @@ bool await_data(Alias& a, const DataPtr& data) {
     auto lost = executor().recover(data.get());
     if (!lost) throw;
     Error blamed = exec::with_line(e, lost->blame);
+    if (!lost->value) lost_in_place(*lost, blamed);
     {
       DataPtr old;
       std::lock_guard lock(state_lock());
@@ -238,10 +301,16 @@ at::Tensor root_on_host(Alias& a, const char* why) {
   Read reading(why);
   for (;;) {
     DataPtr data;
+    bool taken;
     {
       std::lock_guard lock(state_lock());
       if (a.host.defined()) return a.host;
       data = a.data;
+      taken = a.taken;
+    }
+    if (taken) {
+      wait_while_taken();
+      continue;
     }
     if (data) {
       if (await_data(a, data)) return to_host(data);

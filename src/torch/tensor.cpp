@@ -2,6 +2,7 @@
 
 #include <c10/util/strides.h>
 
+#include <chrono>
 #include <thread>
 
 #include "base/error.h"
@@ -10,6 +11,7 @@
 #include "ops/row.h"
 #include "torch/errors.h"
 #include "torch/frames.h"
+#include "torch/runtime.h"
 
 namespace tp::torch_room {
 
@@ -101,12 +103,17 @@ void upload(Alias& a, at::Tensor host) {
 }
 
 Value root_value(Alias& a) {
-  for (;;) {
+  for (bool taken;;) {
     at::Tensor host;
     {
       std::lock_guard lock(state_lock());
       if (Value v = root_locked(a)) return v;
       host = a.host;
+      taken = a.taken;
+    }
+    if (taken) {
+      wait_while_taken();
+      continue;
     }
     check(host.defined(), "an alias is in one of its states");
     upload(a, host);
@@ -123,8 +130,10 @@ struct Old {
 
 Old replace_locked(Alias& a, Value v) {
   Old old{std::move(a.value), std::move(a.data), std::move(a.host), std::move(a.gathers)};
+  if (old.data) a.was = old.data.get();
   a.value = std::move(v);
   a.data = nullptr;
+  a.taken = false;
   a.host = at::Tensor();
   a.gathers.clear();
   a.raised = false;
@@ -173,6 +182,11 @@ void for_each_alias(const std::function<void(Alias&)>& f) {
 size_t live_aliases() {
   std::lock_guard lock(state_lock());
   return g_arena.count;
+}
+
+void wait_while_taken() {
+  GilRelease no_gil;
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
 Impl::Impl(AliasPtr alias, caffe2::TypeMeta dtype)
@@ -307,6 +321,7 @@ at::Tensor make_tensor(Value v, std::span<const int64_t> strides, c10::Device de
       std::move(alias), caffe2::TypeMeta::fromScalarType(to_scalar_type(type.dtype())));
   // Strides of size-1 dims move no byte, so the alias is row-major; but eager shows them, so the
   // tensor does.
+  if (eager_mode()) touch(*impl->alias());
   if (strides.empty())
     impl->set_sizes_contiguous(ref_of(type.dims()));
   else
@@ -378,6 +393,7 @@ void write(Impl& t, Value v) {
   check(v.type() == type_of(t),
         cat("a write of ", v.type().text(), " fits the tensor ", type_of(t).text()));
   Alias& a = *t.alias();
+  if (eager_mode()) touch(a);
   Old old;
   if (t.whole()) {
     std::lock_guard lock(state_lock());
@@ -432,6 +448,7 @@ void write_fill(Impl& t, const ir::Scalar& s) {
     Value n{ir::Node::make_number(s, false), 0};
     return write(t, expand(cast(n, type_of(t).dtype()), span_of(t.sizes())));
   }
+  if (eager_mode()) touch(a);
   Value v = fill_value(s, a.type);
   Old old;
   ir::NodePtr old_birth;

@@ -6,6 +6,7 @@
 // It is in exactly one state:
 //   device  `data` is a buffer handle        ir    `value` is pending
 //   host    `host` is a CPU tensor, not uploaded yet
+// (or `taken`, for the time of a launch: whoever needs its value waits, see wait_while_taken)
 // and a tensor whose window is not the whole alias is in state `view`. Asking an alias in state
 // device for its IR value mints a DeviceData node and keeps the handle: asking twice gives the same
 // node.
@@ -55,9 +56,11 @@ class Alias final : public c10::intrusive_ptr_target {
   ir::Value value;  // pending, or the node minted for `data`
   client::DataPtr data;
   at::Tensor host;
-  ir::NodePtr birth;     // the fill this alias was born as, until its first sync
-  bool raised = false;   // `value` needs a host op that raised: computed only when read itself
-  uint64_t version = 0;  // bumped by each write
+  bool taken = false;         // a full sync has the pending value and will put a buffer here
+  const void* was = nullptr;  // buffer of the last sync, since overwritten; a tag, never followed
+  ir::NodePtr birth;          // the fill this alias was born as, until its first sync
+  bool raised = false;        // `value` needs a host op that raised: computed only when read itself
+  uint64_t version = 0;       // bumped by each write
   // Values gathered through views of the current version, by hash of the view's arguments.
   std::vector<std::pair<Hash128, ir::Value>> gathers;
 
@@ -116,6 +119,10 @@ void keep_lazy_bits(const Impl& from, Impl& to);
 at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset);
 at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset,
                      caffe2::TypeMeta dtype);
+
+// Gives a full sync in another thread a moment to put the results of its launch in place. Releases
+// the GIL. No lock of ours may be held.
+void wait_while_taken();
 
 // The IR value of the tensor's window (GetIrValue). Uploads a host-state alias.
 ir::Value value_of(Impl& t);

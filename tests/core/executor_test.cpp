@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <random>
 #include <set>
 
 #include "base/error.h"
@@ -324,6 +326,182 @@ TEST_F(ExecutorTest, BuffersOfARunAreKeptUntilItIsDone) {
   }
   executor.wait();
   EXPECT_TRUE(watch.expired());
+}
+
+// ---- the parameter sequence -----------------------------------------------------------------
+
+// A tree of random ops over places, and which buffer stands at each place.
+struct RandomGraph {
+  std::vector<std::array<int, 2>> ops;  // operands: a place (< places) or an earlier op
+  int places;
+  std::vector<bool> used;
+};
+
+RandomGraph random_graph(std::mt19937& rng) {
+  RandomGraph g;
+  g.places = 2 + static_cast<int>(rng() % 4);
+  g.used.assign(static_cast<size_t>(g.places), false);
+  int count = 1 + static_cast<int>(rng() % 6);
+  auto mark = [&g](int v) {
+    if (v < g.places) g.used[static_cast<size_t>(v)] = true;
+  };
+  for (int i = 0; i < count; ++i) {
+    auto pick = [&] { return static_cast<int>(rng() % static_cast<unsigned>(g.places + i)); };
+    int last = i ? g.places + i - 1 : pick();  // every op leads to the root
+    g.ops.push_back({last, pick()});
+    mark(last);
+    mark(g.ops.back()[1]);
+  }
+  return g;
+}
+
+// For each used place, the first used place of the same buffer.
+std::vector<size_t> pattern(const RandomGraph& g, const std::vector<unsigned>& buffer_at) {
+  std::vector<size_t> first;
+  for (size_t i = 0; i < buffer_at.size(); ++i) {
+    if (!g.used[i]) continue;
+    size_t k = 0;
+    while (!g.used[k] || buffer_at[k] != buffer_at[i]) ++k;
+    first.push_back(k);
+  }
+  return first;
+}
+
+TEST_F(ExecutorTest, GraphsThatDifferOnlyInWhichBufferFeedsWhichOperandShareNoProgram) {
+  std::mt19937 rng(11);
+  for (int trial = 0; trial < 400; ++trial) {
+    RandomGraph g = random_graph(rng);
+    auto build = [&](const std::vector<unsigned>& buffer_at) {
+      std::vector<Value> buffers{data(), data(), data()}, made;
+      for (unsigned b : buffer_at) made.push_back(buffers[b]);
+      for (auto [a, b] : g.ops)
+        made.push_back(mul(made[static_cast<size_t>(a)], made[static_cast<size_t>(b)]));
+      SyncRequest r;
+      r.roots = {made.back()};
+      r.uploaded = [](const Node&) { return false; };
+      return executor.describe(r).key;
+    };
+    std::vector<unsigned> one, two;
+    for (int i = 0; i < g.places; ++i) one.push_back(rng() % 3), two.push_back(rng() % 3);
+    EXPECT_EQ(build(one) == build(two), pattern(g, one) == pattern(g, two)) << "trial " << trial;
+  }
+}
+
+// ---- donation -------------------------------------------------------------------------------
+
+TEST_F(ExecutorTest, DonorsAreInTheKeyAndOnlyWhereTheSyncOffersThem) {
+  Value w = data();
+  SyncRequest r;
+  r.roots = {sine(w)};
+  r.uploaded = [](const Node&) { return false; };
+  r.force_data = true;
+  Hash128 kept = executor.describe(r).key;
+  r.in_place = {.was = {w.node->payload().get()},
+                .kept = [](const void*) { return false; },
+                .take = [] { return true; },
+                .root_references = 0,
+                .held = {}};
+  GraphRecord given = executor.describe(r);
+  EXPECT_NE(given.key, kept);
+  EXPECT_NE(given.module.find("tf.aliasing_output = 0"), std::string::npos);
+}
+
+TEST_F(ExecutorTest, DonorIsConsumedWhereNobodyElseHasIt) {
+  Value w = data();
+  auto* was = static_cast<const client::Data*>(w.node->payload().get());
+  std::vector<Value> roots{sine(w)};
+  w = {};
+  for (bool undisturbed : {false, true}) {
+    SyncRequest r;
+    r.roots = roots;
+    r.uploaded = [](const Node&) { return false; };
+    r.force_data = true;
+    r.in_place = {.was = {was},
+                  .kept = [](const void*) { return false; },
+                  .take = [undisturbed] { return undisturbed; },
+                  .root_references = 1,
+                  .held = {}};
+    executor.sync(std::move(r));
+    EXPECT_EQ(was->deleted(), undisturbed);
+    executor.wait();
+  }
+  EXPECT_EQ(client->count("compile"), 1u);
+}
+
+TEST_F(ExecutorTest, DonorThatOnlyAFinishedProgramReadIsConsumed) {
+  Value w = data(), next = sine(w);
+  auto* was = static_cast<const client::Data*>(w.node->payload().get());
+  w = {};
+  sync({cosine(next)});  // while it ran, its roots held `next`
+  SyncRequest r;
+  r.roots = {next};
+  r.uploaded = [](const Node&) { return false; };
+  r.force_data = true;
+  r.in_place = {.was = {was},
+                .kept = [](const void*) { return false; },
+                .take = [] { return true; },
+                .root_references = 1,
+                .held = {}};
+  executor.sync(std::move(r));
+  EXPECT_TRUE(was->deleted());
+}
+
+TEST_F(ExecutorTest, ValueThatNeedsADonatedBufferOfAFailedProgramIsLostAndOthersAreNot) {
+  Value w = data(), other = cosine(data());
+  auto* was = static_cast<const client::Data*>(w.node->payload().get());
+  SyncRequest r;
+  r.roots = {sine(w), other};
+  w = {};
+  r.uploaded = [](const Node&) { return false; };
+  r.force_data = true;
+  r.in_place = {.was = {was, nullptr},
+                .kept = [](const void*) { return false; },
+                .take = [] { return true; },
+                .root_references = 0,
+                .held = {}};
+  client->fail_outputs = Error(Code::kRuntime, "lost a chip");
+  auto out = executor.sync(std::move(r)).outputs;
+  executor.wait();
+  auto lost = executor.recover(out[0].get()), kept = executor.recover(out[1].get());
+  ASSERT_TRUE(lost && kept);
+  EXPECT_FALSE(lost->value);
+  EXPECT_EQ(lost->lost, "1 buffer: f32[2]");
+  EXPECT_EQ(kept->value, other);
+  EXPECT_EQ(kept->lost, "");
+}
+
+// ---- numbers that select ----------------------------------------------------------------------
+
+Value power(Value x, double exponent) {
+  ir::AttrsBuilder attrs;
+  attrs.operand(ir::symbol("self"), 0);
+  attrs.real(ir::symbol("exponent"), exponent);
+  return {Node::make(ops::kind_of(*ops::find_row("aten::pow.Tensor_Scalar")), std::span(&x, 1),
+                     {&kVec, 1}, attrs.words()),
+          0};
+}
+
+TEST_F(ExecutorTest, SecondNumberMakesAGeneralProgramAndTheThirdCompilesNothing) {
+  Value x = data();
+  for (double e : {1.5, 2.5, 3.5, 4.5}) sync({power(x, e)});
+  EXPECT_EQ(client->count("compile"), 2u);
+  EXPECT_EQ(last("execute").argument_types.back().text(), "f64[1]");
+  sync({power(x, 1.5)});
+  EXPECT_EQ(last("execute").argument_types.size(), 1u) << "the first number has its own program";
+  EXPECT_EQ(client->count("compile"), 2u);
+}
+
+TEST_F(ExecutorTest, OrderOfRootsOfAGeneralProgramDoesNotFollowItsNumbers) {
+  Value x = data(), y = data();
+  for (int i = 0; i < 12; ++i) sync({power(x, 1.5 + i), power(sine(y), 0.25 + i)});
+  EXPECT_EQ(client->count("compile"), 2u);
+}
+
+TEST_F(ExecutorTest, NumberThatNeverChangesIsNoInput) {
+  Value x = data();
+  for (double e : {1.5, 2.5, 3.5}) sync({power(power(x, 7), e)});
+  EXPECT_EQ(client->count("compile"), 2u);
+  EXPECT_EQ(last("execute").argument_types.back().text(), "f64[1]");
 }
 
 }  // namespace

@@ -25,6 +25,18 @@ class FakeData final : public client::Data {
     if (deleted_) fail(Code::kRuntime, "Buffer has been deleted or donated.");
   }
   const void* host_pointer() const override { return bytes_->data(); }
+  std::shared_ptr<const client::Completion> completion() const override {
+    struct End final : client::Completion {
+      std::optional<Error> failure;
+      bool ready() const override { return true; }
+      void await() const override {
+        if (failure) throw *failure;
+      }
+    };
+    auto end = std::make_shared<End>();
+    end->failure = failure;
+    return end;
+  }
   void consume() const { deleted_ = true; }
   std::optional<Error> failure;  // what await() throws
 
@@ -132,6 +144,7 @@ class FakeClient final : public client::ComputationClient {
     return std::make_shared<FakeExecutable>(std::string(bytes), to_vector(outputs));
   }
   client::MemoryInfo memory_info(int) const override { return {}; }
+  void reset_peak_memory(int) override {}
 
  private:
   static std::vector<ir::Type> to_vector(std::span<const ir::Type> s) {

@@ -79,6 +79,25 @@ def test_drawing_does_not_recompile(device, compiles):
     assert seen.count == 1
 
 
+def test_replays_draw_new_numbers_and_go_on_from_a_saved_state(device, compiles):
+    x = torch.ones(6, 5, device=device)
+
+    def step() -> torch.Tensor:
+        y = F.dropout(x, 0.4) + torch.rand_like(x)
+        torch_pjrt.sync()
+        return y
+
+    step()
+    state = torch.xla.get_rng_state()
+    with compiles() as seen:
+        first = [step().cpu() for _ in range(3)]
+        torch.xla.set_rng_state(state)
+        again = [step().cpu() for _ in range(3)]
+    assert seen.count == 0
+    assert not torch.equal(first[0], first[1])
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
 def test_seeding_does_not_recompile(device, compiles):
     with compiles() as seen:
         for seed in range(4):

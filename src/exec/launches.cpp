@@ -1,0 +1,194 @@
+#include "exec/launches.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/text.h"
+#include "probe/probe.h"
+
+namespace tp::exec {
+
+using ir::Value;
+
+namespace {
+
+// "3 buffers: f32[2,3], f32[3], f32[3]"
+std::string listed(const std::vector<ir::Type>& types) {
+  constexpr size_t kShown = 4;
+  std::string s = cat(types.size(), types.size() == 1 ? " buffer: " : " buffers: ");
+  for (size_t i = 0; i < types.size() && i < kShown; ++i) s += cat(i ? ", " : "", types[i].text());
+  return types.size() > kShown ? s + ", ..." : s;
+}
+
+// Of a program whose end the plugin would not let us watch. Its outputs may well be sound: reading
+// one asks the output itself.
+class Unwatched final : public client::Completion {
+ public:
+  explicit Unwatched(Error error) : error_(std::move(error)) {}
+  bool ready() const override { return true; }
+  void await() const override { throw error_; }
+
+ private:
+  Error error_;
+};
+
+// Never throws: the program runs already, and what it was given to overwrite is gone.
+std::shared_ptr<const client::Completion> end_of(const client::Data& output) {
+  try {
+    return output.completion();
+  } catch (const Error& e) {
+    return std::make_shared<Unwatched>(e);
+  }
+}
+
+}  // namespace
+
+// The nodes that depend on the one at place `at` of the program with these roots.
+std::unordered_set<const ir::Node*> dependents(const std::vector<Value>& roots, int64_t at) {
+  std::lock_guard lock(ir::graph_lock());
+  ir::Graph g = ir::build_graph(roots, [](const ir::Node&) { return true; });
+  std::unordered_set<const ir::Node*> found;
+  for (size_t i = static_cast<size_t>(at); i < g.order.size(); ++i) {
+    auto operands = g.order[i]->operands();
+    if (i == static_cast<size_t>(at) ||
+        std::any_of(operands.begin(), operands.end(),
+                    [&](const Value& v) { return found.contains(v.node.get()); }))
+      found.insert(g.order[i]);
+  }
+  return found;
+}
+
+void Launches::add(std::vector<Value> roots, const std::vector<client::DataPtr>& outputs,
+                   std::vector<ir::Type> donated, Blame blame) {
+  Launch l{std::move(roots),
+           {outputs.begin(), outputs.end()},
+           end_of(*outputs.back()),
+           std::move(donated),
+           std::move(blame)};
+  std::lock_guard lock(mu_);
+  flying_.push_back(std::move(l));
+}
+
+// Launches are destroyed outside the lock: dropping a root may free device buffers.
+void Launches::retire(size_t keep) {
+  for (;;) {
+    Launch l;
+    {
+      std::lock_guard lock(mu_);
+      if (flying_.empty()) return;
+      if (flying_.size() <= keep && !flying_.front().end->ready()) return;
+      l = std::move(flying_.front());
+      flying_.pop_front();
+      ++leaving_;
+    }
+    auto leave = [this] {
+      std::lock_guard lock(mu_);
+      --leaving_;
+      left_.notify_all();
+    };
+    try {
+      l.end->await();
+    } catch (const Error& e) {
+      bury(l, e);
+    } catch (...) {  // Ctrl-C: it flies on
+      {
+        std::lock_guard lock(mu_);
+        flying_.push_front(std::move(l));
+      }
+      leave();
+      throw;
+    }
+    leave();
+  }
+}
+
+bool Launches::flying() {
+  std::lock_guard lock(mu_);
+  if (leaving_ > 0) return true;
+  return std::any_of(flying_.begin(), flying_.end(),
+                     [](const Launch& l) { return !l.end->ready(); });
+}
+
+// Does computing `root` need bytes that are gone? Under both locks.
+bool Launches::is_lost(const Value& root) const {
+  ir::Graph g = ir::build_graph({root}, [](const ir::Node&) { return true; });
+  for (const ir::LeafUse& use : g.leaves) {
+    auto* data = static_cast<const client::Data*>(use.node->payload().get());
+    if (!data) continue;
+    auto it = failed_.find(data);
+    if (it != failed_.end() ? !it->second.lost.empty() : data->deleted()) return true;
+  }
+  return false;
+}
+
+void Launches::bury(Launch& l, const Error& e) {
+  probe::counter("FailedExecutions").add();
+  std::unordered_set<const ir::Node*> hit;
+  if (e.raised_by() >= 0) hit = dependents(l.roots, e.raised_by());
+  std::lock_guard graph(ir::graph_lock());
+  std::lock_guard lock(mu_);
+  std::erase_if(failed_, [](const auto& f) { return f.second.output.expired(); });
+  auto told = std::make_shared<bool>(false);
+  std::string blame = blame_text(l.blame, l.roots);
+  std::string what = l.donated.empty() ? "buffers of an earlier program" : listed(l.donated);
+  for (size_t i = 0; i < l.outputs.size(); ++i) {
+    client::DataPtr output = l.outputs[i].lock();
+    if (!output) continue;
+    bool lost = is_lost(l.roots[i]);
+    bool concerned = e.raised_by() < 0 || hit.contains(l.roots[i].node.get());
+    failed_[output.get()] = {output, lost ? Value() : l.roots[i], told, lost ? what : "", concerned,
+                             blame};
+  }
+}
+
+std::optional<Launches::Recovered> Launches::recover(const client::Data* data) {
+  retire(0);
+  std::unique_lock lock(mu_);
+  wait_interruptibly(lock, left_, [&] { return leaving_ == 0; });
+  auto it = failed_.find(data);
+  if (it == failed_.end() || it->second.output.expired()) return std::nullopt;
+  const Failed& f = it->second;
+  bool told = !f.concerned || std::exchange(*f.told, true);
+  return Recovered{f.value, told, f.lost, f.concerned, f.blame};
+}
+
+bool Launches::revive(std::vector<Value>& roots) {
+  for (bool any = false;;
+       any = true) {  // a failed program may itself have read a failed program's buffers
+    std::unordered_map<const ir::Node*, Value> lost;
+    {
+      std::lock_guard lock(mu_);
+      if (failed_.empty()) return any;
+    }
+    ir::Graph g = ir::build_graph(roots, [](const ir::Node&) { return true; });
+    {
+      std::lock_guard lock(mu_);
+      for (const ir::LeafUse& use : g.leaves) {
+        auto it = failed_.find(static_cast<const client::Data*>(use.node->payload().get()));
+        if (it != failed_.end() && it->second.value) lost.emplace(use.node, it->second.value);
+      }
+    }
+    if (lost.empty()) return any;
+    auto now = [&lost](const Value& v) {
+      auto it = lost.find(v.node.get());
+      return it == lost.end()                    ? v
+             : v.node->role() == ir::Role::kData ? it->second
+                                                 : Value{it->second.node, v.index};
+    };
+    for (const ir::Node* n : g.order) {
+      std::vector<Value> operands;
+      bool changed = false;
+      for (const Value& v : n->operands()) {
+        operands.push_back(now(v));
+        changed = changed || !(operands.back() == v);
+      }
+      if (changed)
+        lost[n] = {ir::Node::make(n->kind(), operands, n->types(), n->attrs().words()), 0};
+    }
+    for (Value& r : roots) r = now(r);
+  }
+}
+
+}  // namespace tp::exec

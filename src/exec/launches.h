@@ -1,0 +1,79 @@
+// Launches: programs in flight, and what the failed ones should have computed. A failed program's
+// pending values are kept until its outputs go, so that a read can compute them anew.
+//
+// A program that was given buffers to overwrite (exec/donation.h) and then failed has destroyed
+// them: values that need such a buffer are lost, and whoever reads one is told so each time.
+//
+// Thread-safe. Never holds a reference to an output: buffers go when their tensors do.
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/error.h"
+#include "client/computation_client.h"
+#include "exec/blame.h"
+#include "ir/graph.h"
+
+namespace tp::exec {
+
+// The nodes that depend on the one at place `at` of the program with these roots. Takes
+// graph_lock().
+std::unordered_set<const ir::Node*> dependents(const std::vector<ir::Value>& roots, int64_t at);
+
+class Launches {
+ public:
+  // `outputs` are those of a program just started, the values of `roots`; `donated` are the buffers
+  // that it was given to overwrite.
+  void add(std::vector<ir::Value> roots, const std::vector<client::DataPtr>& outputs,
+           std::vector<ir::Type> donated, Blame blame);
+  // Forgets finished programs and, above `keep`, waits for the oldest ones.
+  void retire(size_t keep);
+  bool flying();  // does any program still run?
+
+  struct Recovered {
+    ir::Value value;    // what the failed program should have computed; empty where that is lost
+    bool told;          // its error was raised, at this output or another; or is not this output's
+    std::string lost;   // of a lost value: what was destroyed
+    bool concerned;     // false: the failure is a host op's that this output does not need
+    std::string blame;  // which program it was, for messages
+  };
+  // Of a buffer that a failed program should have filled; waits for what is in flight.
+  std::optional<Recovered> recover(const client::Data* data);
+  // Replaces each leaf over a failed program's buffer by the value it should have held, where there
+  // is one; whether there was any. Under graph_lock().
+  bool revive(std::vector<ir::Value>& roots);
+
+ private:
+  struct Launch {
+    std::vector<ir::Value> roots;
+    std::vector<std::weak_ptr<client::Data>> outputs;
+    std::shared_ptr<const client::Completion> end;
+    std::vector<ir::Type> donated;
+    Blame blame;
+  };
+  struct Failed {
+    std::weak_ptr<client::Data> output;
+    ir::Value value;
+    std::shared_ptr<bool> told;  // one for all outputs of a launch that the failure concerns
+    std::string lost;
+    bool concerned;
+    std::string blame;
+  };
+  void bury(Launch& l, const Error& e);
+  bool is_lost(const ir::Value& root) const;
+
+  std::mutex mu_;  // guards all below; taken after graph_lock() where both are
+  std::deque<Launch> flying_;
+  size_t leaving_ = 0;  // taken from flying_ by a thread that waits for their end
+  std::condition_variable left_;
+  std::unordered_map<const client::Data*, Failed> failed_;
+};
+
+}  // namespace tp::exec

@@ -1,0 +1,101 @@
+#include "torch/eager.h"
+
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "probe/probe.h"
+#include "torch/runtime.h"
+#include "torch/tensor.h"
+
+namespace tp::torch_room {
+namespace {
+
+using ir::Value;
+
+struct Recording {
+  int depth = 0;
+  std::vector<c10::weak_intrusive_ptr<Alias>> touched;
+};
+thread_local Recording t_recording;
+
+// The touched aliases that still live and wait, with the values they had.
+struct Cut {
+  std::vector<AliasPtr> aliases;
+  exec::SyncRequest request;
+  std::unordered_set<const ir::Node*> births;
+  std::vector<ir::NodePtr> born;  // keeps births alive
+};
+
+void add(Cut& c, AliasPtr a) {
+  std::lock_guard lock(state_lock());
+  if (!a->pending()) return;
+  if (a->birth) {
+    c.births.insert(a->birth.get());
+    c.born.push_back(std::exchange(a->birth, ir::NodePtr()));
+  }
+  c.request.roots.push_back(a->value);
+  c.aliases.push_back(std::move(a));
+}
+
+void settle(const Cut& c, const exec::SyncResult& result) {
+  std::vector<Value> old;  // dropped after the lock is released
+  std::lock_guard lock(state_lock());
+  for (size_t i = 0; i < c.aliases.size(); ++i) {
+    Alias& a = *c.aliases[i];
+    if (!(a.value == c.request.roots[i]) || a.data) continue;  // written by another thread
+    a.data = result.outputs[i];
+    a.was = nullptr;
+    old.push_back(std::exchange(a.value, Value()));
+    for (auto& g : a.gathers) old.push_back(std::move(g.second));
+    a.gathers.clear();
+  }
+}
+
+void run_device(Cut& c) {
+  static probe::Counter& cuts = probe::counter("EagerOp");
+  cuts.add();
+  c.request.uploaded = [&c](const ir::Node& n) { return c.births.contains(&n); };
+  GilRelease no_gil;
+  settle(c, executor().sync(c.request));
+}
+
+}  // namespace
+
+bool set_eager_mode(bool on) {
+  if (on && !eager_mode()) sync_all();
+  return g_eager_mode.exchange(on);
+}
+
+void touch(Alias& a) {
+  if (t_recording.depth > 0) t_recording.touched.emplace_back(AliasPtr::reclaim_copy(&a));
+}
+
+void OpScope::enter() { ++t_recording.depth; }
+
+void OpScope::leave() {
+  if (--t_recording.depth == 0) t_recording.touched.clear();
+}
+
+void OpScope::run() {
+  if (t_recording.depth > 1) return;
+  auto touched = std::exchange(t_recording.touched, {});
+  while (!touched.empty()) {  // a round a device: nearly always one
+    Cut c;
+    std::vector<c10::weak_intrusive_ptr<Alias>> others;
+    for (auto& weak : touched) {
+      AliasPtr a = weak.lock();
+      if (!a) continue;
+      int device = std::max<int>(a->device.index(), 0);
+      if (c.aliases.empty()) c.request.device = device;
+      if (device == c.request.device)
+        add(c, std::move(a));
+      else
+        others.push_back(std::move(weak));
+    }
+    if (!c.aliases.empty()) run_device(c);
+    touched = std::move(others);
+  }
+}
+
+}  // namespace tp::torch_room

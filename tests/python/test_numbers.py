@@ -1,0 +1,169 @@
+"""A number that selects is a constant at first and an input from its first change on."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import torch_pjrt
+
+Step = Callable[[torch.Tensor, int], torch.Tensor]
+
+
+def index_gradient(x: torch.Tensor, i: int) -> torch.Tensor:
+    p = x.detach().requires_grad_()
+    (p[i] * 3).sum().backward()
+    return p.grad
+
+
+def slice_gradient(x: torch.Tensor, i: int) -> torch.Tensor:
+    p = x.detach().requires_grad_()
+    (p[i : i + 3, 1:4] * 3).sum().backward()
+    return p.grad
+
+
+def written(x: torch.Tensor, i: int) -> torch.Tensor:
+    y = x.clone()
+    y[i] = float(i)
+    y[:, i] += 1
+    return y
+
+
+def written_in_steps(x: torch.Tensor, i: int) -> torch.Tensor:
+    y = x.clone()
+    y[i : i + 8 : 2] = 7
+    y[1 : 1 + i * 0 + 6 : 3] += x[:2]
+    return y
+
+
+STEPS: dict[str, Step] = {
+    "index": lambda x, i: x[i] + 1,
+    "negative index": lambda x, i: x[-1 - i] + 1,
+    "slice": lambda x, i: x[i : i + 4] * 2,
+    "inner slice": lambda x, i: x[:, i : i + 2] * 2,
+    "slices of both": lambda x, i: x[i : i + 4, i : i + 2] * 2,
+    "strided slice": lambda x, i: x[i : i + 6 : 2] * 2,
+    "slice of a transpose": lambda x, i: x.t()[i : i + 2] * 2,
+    "window on flat memory": lambda x, i: x.as_strided((3, 4), (5, 1), i) * 2,
+    "overlapping windows": lambda x, i: x.as_strided((3, 4), (2, 1), i) * 2,
+    "narrow copy": lambda x, i: torch.narrow_copy(x, 0, i, 3) + 1,
+    "diagonal": lambda x, i: x[i : i + 8].diagonal() * 2,
+    "select scatter": lambda x, i: torch.select_scatter(x, x[0] * 2, 0, i),
+    "slice scatter": lambda x, i: torch.slice_scatter(x, x[:3] * 2, 0, i, i + 3),
+    "write": written,
+    "write in steps": written_in_steps,
+    "gradient of an index": index_gradient,
+    "gradient of a slice": slice_gradient,
+    "roll": lambda x, i: torch.roll(x, i - 3),
+    "roll of dims": lambda x, i: torch.roll(x, (i, -i), (0, 1)) + 1,
+    "arange": lambda x, i: torch.arange(i, i + 7, device=x.device) + 1,
+    "arange of floats": lambda x, i: torch.arange(i + 0.5, i + 4.5, 1.0, device=x.device),
+    "power": lambda x, i: x ** (i * 0.5 - 1),
+    "whole power": lambda x, i: x ** (i + 1),
+    "power of integers": lambda x, i: (x * 4).long() ** (i + 1),
+    "layer_norm eps": lambda x, i: F.layer_norm(x, (8,), eps=1e-3 * i),
+    "group_norm eps": lambda x, i: F.group_norm(x, 2, eps=1e-3 * (i + 1)),
+    "batch_norm eps": lambda x, i: F.batch_norm(x, None, None, training=True, eps=0.1 * (i + 1)),
+    "smooth_l1 beta": lambda x, i: F.smooth_l1_loss(x, x * 0, beta=0.1 * (i + 1)),
+    "huber delta": lambda x, i: F.huber_loss(x, x * 0, delta=0.1 * (i + 1)),
+    "threshold": lambda x, i: F.threshold(x, 0.1 * i, -1.0),
+    "hardshrink": lambda x, i: F.hardshrink(x, 0.1 * i),
+    "leaky_relu": lambda x, i: F.leaky_relu(x - 0.5, 0.1 * i),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_changing_number_compiles_two_programs_at_most_and_has_eagers_values(
+    device, compiles, name
+):
+    step = STEPS[name]
+    torch.manual_seed(3)
+    host = torch.rand(16, 8)
+    x = host.to(device)
+    torch_pjrt.sync(wait=True)
+    got = []
+    with compiles() as seen:
+        for i in range(6):
+            out = step(x, i)
+            torch_pjrt.sync()
+            got.append(out)
+    for i, value in enumerate(got):
+        torch.testing.assert_close(value.cpu(), step(host, i), rtol=2e-6, atol=2e-6)
+    assert (seen.count <= 2, seen.cuts, seen.fallbacks) == (True, 0, ())
+
+
+def test_number_that_stays_is_a_constant(device):
+    x = torch.rand(5, 7, device=device)
+    torch_pjrt.sync()
+    y = x[2] + 1
+    torch_pjrt.sync()
+    assert "dynamic_slice" not in torch_pjrt.graph.last().hlo
+    del y
+
+
+def test_only_the_number_that_changes_becomes_an_input(device):
+    x = torch.rand(6, 9, device=device)
+    torch_pjrt.sync()
+    for i in range(3):
+        y = F.layer_norm(x[i : i + 2], (9,), eps=0.25) + x[4]
+        torch_pjrt.sync()
+    hlo = torch_pjrt.graph.last().hlo
+    assert hlo.count("stablehlo.dynamic_slice") == 1
+    assert "0.25" in hlo or "2.5" in hlo
+    del y
+
+
+def test_known_constants_keep_their_own_program(device, compiles):
+    x = torch.rand(10, 3, device=device)
+    torch_pjrt.sync()
+    for i in (0, 1):
+        y = x[i] * 5
+        torch_pjrt.sync()
+    with compiles() as seen:
+        for i in (0, 7, 0, 3):
+            y = x[i] * 5
+            torch_pjrt.sync()
+            assert torch.equal(y.cpu(), x.cpu()[i] * 5)
+    assert seen.count == 0
+
+
+def test_two_slices_that_change_at_once_are_one_general_program(device, compiles):
+    host = torch.rand(12, 5)
+    x = host.to(device)
+    torch_pjrt.sync()
+    with compiles() as seen:
+        for i in range(5):
+            a, b = x[i] + 1, x[11 - i] * 2
+            torch_pjrt.sync()
+            assert torch.equal(a.cpu(), host[i] + 1)
+            assert torch.equal(b.cpu(), host[11 - i] * 2)
+    assert seen.count == 2
+
+
+def test_training_on_a_moving_window_compiles_two_programs(device, compiles):
+    torch.manual_seed(0)
+    data = torch.randn(64, 4, device=device)
+    model = torch.nn.Linear(4, 1).to(device)
+    optimizer = torch.optim.Adam(model.parameters())
+    torch_pjrt.sync()
+    with compiles() as seen:
+        for i in range(0, 40, 8):
+            optimizer.zero_grad()
+            model(data[i : i + 8]).square().mean().backward()
+            optimizer.step()
+            torch_pjrt.sync()
+    assert (seen.count, seen.cuts, seen.fallbacks) == (2, 0, ())
+
+
+def test_cache_that_is_filled_row_by_row_is_updated_in_place(device, compiles):
+    cache = torch.zeros(32, 6, device=device) + 0
+    torch_pjrt.sync()
+    before = torch_pjrt.metrics.counters().get("DonatedBuffers", 0)
+    with compiles() as seen:
+        for i in range(20):
+            cache[i] = torch.full((6,), float(i), device=device)
+            torch_pjrt.sync()
+    assert seen.count <= 2
+    assert torch_pjrt.metrics.counters()["DonatedBuffers"] - before == 20
+    assert cache[:, 0].tolist() == [float(i) if i < 20 else 0.0 for i in range(32)]
