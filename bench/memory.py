@@ -20,7 +20,7 @@ WARM_UP = 500
 
 
 def resident_kib() -> int:
-    """This process's memory, in KiB."""
+    """Memory of the process, in KiB."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmRSS:")[1].split()[0])
 

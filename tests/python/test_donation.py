@@ -255,7 +255,7 @@ def test_memory_tells_live_peak_and_donated_bytes(device):
 
 
 def test_program_with_a_host_op_gives_nothing_away(w, device):
-    # Such an op may raise in the middle of the program; in eager mode that costs no tensor its value.
+    # Such an op may raise in the middle of the program: in eager mode no tensor pays for that.
     a = torch.eye(3).to(device)
     before = donated()
     w.mul_(torch.linalg.svdvals(a).sum())
