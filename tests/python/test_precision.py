@@ -85,3 +85,17 @@ def test_products_keep_eagers_values(precision: Callable[[str], None]) -> None:
     for setting in ("highest", "high", "medium"):
         precision(setting)
         eager.check(lambda a, b: a @ b, torch.randn(8, 9), torch.randn(9, 7))
+
+
+def test_a_sum_does_not_stand_still_past_two_to_the_24():
+    n = 2**25
+    assert torch.ones(n, device="xla").sum().item() == n
+
+
+def test_long_means_are_as_exact_as_eagers():
+    torch.manual_seed(0)
+    x = torch.randn(32, 4, 32, 32) + 3
+    want = x.double().mean((0, 2, 3))
+    ours = x.to("xla").mean((0, 2, 3)).cpu().double()
+    eager = x.mean((0, 2, 3)).double()
+    assert (ours - want).abs().max() <= (eager - want).abs().max() + 1e-7
