@@ -30,6 +30,7 @@ def start_heavy(x: torch.Tensor) -> torch.Tensor:
 
 def test_sync_returns_before_its_program_ends(device):
     x = torch.rand(700, 700).to(device) / 700
+    torch_pjrt.sync(wait=True)
     start_heavy(x)
     torch_pjrt.wait()
     start = time.perf_counter()
@@ -43,6 +44,7 @@ def test_sync_returns_before_its_program_ends(device):
 
 def test_read_waits_only_for_what_it_reads(device):
     x = torch.rand(700, 700).to(device) / 700
+    torch_pjrt.sync(wait=True)
     small = torch.arange(3.0).to(device) + 1
     start_heavy(x)
     torch_pjrt.wait()
@@ -55,6 +57,7 @@ def test_read_waits_only_for_what_it_reads(device):
 
 def test_recording_goes_on_while_a_program_runs(device):
     x = torch.rand(700, 700).to(device) / 700
+    torch_pjrt.sync(wait=True)
     start_heavy(x)
     torch_pjrt.wait()
     out = start_heavy(x)
@@ -66,6 +69,7 @@ def test_recording_goes_on_while_a_program_runs(device):
 
 def test_wait_waits_for_everything_launched(device):
     x = torch.rand(500, 500).to(device) / 500
+    torch_pjrt.sync(wait=True)
     outs = [start_heavy(x) for _ in range(3)]
     torch_pjrt.wait()
     assert timed(torch_pjrt.wait) < 0.01
