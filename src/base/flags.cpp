@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <optional>
 #include <vector>
 
 #include "base/error.h"
@@ -63,9 +64,11 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
      "torch_xla's dial: used where TORCH_PJRT_DEBUG is lower"},
 }};
 
+// A setting that is no number or switch is told to whoever asks for that flag, not to others.
 struct Values {
   std::array<std::string, kTable.size()> text;
   std::array<int64_t, kTable.size()> number{};
+  std::array<std::optional<Error>, kTable.size()> wrong;
 };
 
 int64_t parse_int(const FlagRow& row, const std::string& s) {
@@ -91,8 +94,12 @@ Values read() {
   for (size_t i = 0; i < kTable.size(); ++i) {
     const char* env = std::getenv(kTable[i].name);
     v.text[i] = env && *env ? env : kTable[i].fallback;
-    if (kTable[i].type == FlagType::kInt) v.number[i] = parse_int(kTable[i], v.text[i]);
-    if (kTable[i].type == FlagType::kBool) v.number[i] = parse_bool(kTable[i], v.text[i]);
+    try {
+      if (kTable[i].type == FlagType::kInt) v.number[i] = parse_int(kTable[i], v.text[i]);
+      if (kTable[i].type == FlagType::kBool) v.number[i] = parse_bool(kTable[i], v.text[i]);
+    } catch (const Error& e) {
+      v.wrong[i] = e;
+    }
   }
   return v;
 }
@@ -106,13 +113,22 @@ const Values& values() {
 
 std::span<const FlagRow> flag_table() { return kTable; }
 const std::string& flag_text(Flag f) { return values().text[static_cast<size_t>(f)]; }
-int64_t flag_int(Flag f) { return values().number[static_cast<size_t>(f)]; }
+int64_t flag_int(Flag f) {
+  const Values& v = values();
+  auto i = static_cast<size_t>(f);
+  if (v.wrong[i]) [[unlikely]]
+    throw Error(*v.wrong[i]);
+  return v.number[i];
+}
 bool flag_bool(Flag f) { return flag_int(f) != 0; }
 
 std::string flags_in_key() {
   std::string s;
   for (const FlagRow& row : kTable)
-    if (row.in_key == InKey::kYes) s += cat(row.name, "=", flag_text(row.flag), "\n");
+    if (row.in_key == InKey::kYes) {
+      if (row.type != FlagType::kText) static_cast<void>(flag_int(row.flag));  // throws
+      s += cat(row.name, "=", flag_text(row.flag), "\n");
+    }
   return s;
 }
 

@@ -277,6 +277,8 @@ ProgramPtr Executor::program_for(SyncRequest& request, Planned& planned) {
     std::lock_guard mine(mu_);
     records_.put(key.total, std::move(record));
   }
+  // Of the thread that waits, which is the one whose spans a profiler shows.
+  probe::Section section("torch_pjrt::compile");
   return cache_.find_or_compile(job->key, job->signature, [this, job] { return compile(*job); });
 }
 
@@ -284,7 +286,6 @@ namespace {
 
 client::ExecutablePtr compile_module(const client::CompileRequest& request, const std::string& what,
                                      const std::string& blame) {
-  probe::Section section("torch_pjrt::compile");
   SlowNotice notice(cat("compiling for more than ", flag_int(Flag::kSlowCompile), " ms: ", what));
   try {
     return client::client().compile(request);

@@ -27,7 +27,7 @@ TEST(Flags, NamesAreThePeersOrStartWithOurs) {
   for (const FlagRow& r : flag_table()) {
     std::string name = r.name;
     EXPECT_TRUE(name.starts_with("TORCH_PJRT_") || name.starts_with("XLA_") ||
-                name.starts_with("PJRT_"))
+                name.starts_with("PJRT_") || name.starts_with("PT_XLA_"))
         << name;
   }
 }
