@@ -357,3 +357,16 @@ print(sorted(k for k in torch_pjrt.metrics.counters() if "::" in k))
         done.stderr
     )
     assert done.stdout.splitlines()[1] == "['aten::_linalg_svd']"
+
+
+@pytest.mark.parametrize("left", [True, False])
+@pytest.mark.parametrize("adjoint", [True, False])
+def test_a_kernel_that_leaves_a_conj_bit_on_its_result_is_read_right(left, adjoint):
+    a = torch.randn(3, 3, dtype=torch.complex64)
+    b = torch.randn(*((3, 2) if left else (2, 3)), dtype=torch.complex64)
+    lu, pivots = torch.linalg.lu_factor(a)
+
+    def program(*x):
+        return torch.linalg.lu_solve(*x, left=left, adjoint=adjoint).resolve_conj().contiguous()
+
+    check(program, lu, pivots, b)
