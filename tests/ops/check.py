@@ -10,12 +10,11 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 from eager import TOLERANCE, moved, tensors_in
@@ -27,7 +26,9 @@ from test_ops import (
     UNDEFINED,
     Moved,
     difference,
-    on_device,
+    fallbacks,
+    run,
+    uploaded,
 )
 
 import torch_pjrt
@@ -51,7 +52,6 @@ class Call:
     random: bool = False
     cut: bool = False
     error: bool = False  # the call has to raise
-    notes: list[str] = field(default_factory=list)
 
 
 def raised(f: Callable[[], Any]) -> Any:
@@ -63,20 +63,11 @@ def raised(f: Callable[[], Any]) -> Any:
 
 
 def outputs(op: Any, s: Any) -> list[torch.Tensor]:
-    return list(tensors_in(op(s.input, *s.args, **s.kwargs)))
+    return run(op, s, grad=False)
 
 
 def gradients(op: Any, s: Any) -> list[torch.Tensor]:
-    made = s.output_process_fn_grad(op(s.input, *s.args, **s.kwargs))
-    made = [t for t in tensors_in(made) if t.requires_grad]
-    wanted = [t for t in tensors_in([s.input, s.args, s.kwargs]) if t.requires_grad]
-    if not made or not wanted:
-        return []
-    weights = [
-        torch.linspace(0.5, 1.5, t.numel()).to(t.dtype).view(t.shape).to(t.device) for t in made
-    ]
-    found = torch.autograd.grad(made, wanted, weights, allow_unused=True)
-    return [g for g in found if g is not None]
+    return run(op, s, grad=True)
 
 
 def into(op: Any, s: Any) -> list[torch.Tensor]:
@@ -105,70 +96,38 @@ def forms_of(op: Any, dtype: torch.dtype) -> Iterator[tuple[str, Callable[[Any, 
         yield "backward", gradients
 
 
-def fallbacks() -> int:
-    return sum(n for k, n in torch_pjrt.metrics.counters().items() if k.startswith("aten::"))
-
-
 def host_ops() -> int:
     return sum(n for k, n in torch_pjrt.metrics.counters().items() if k.startswith("hostop::"))
 
 
-def strided_on_device(tree: Any) -> Any:
-    """As `on_device`, with the strides of tensors that have gaps too."""
-    if isinstance(tree, torch.Tensor):
-        return moved(tree)
-    if isinstance(tree, dict):
-        return {k: strided_on_device(v) for k, v in tree.items()}
-    if isinstance(tree, list | tuple) and not isinstance(tree, torch.Size):
-        return type(tree)(strided_on_device(v) for v in tree)
-    return on_device(tree)
+def keeping_aliases() -> Callable[[torch.Tensor], torch.Tensor]:
+    """Moves tensors so that those which share memory share it on the device too."""
+    seen: dict[int, torch.Tensor] = {}
 
-
-def with_aliases(tree: Any, seen: dict[int, torch.Tensor]) -> Any:
-    """As `on_device`; tensors that share memory share it on the device too."""
-    if isinstance(tree, torch.Tensor):
-        memory = tree.untyped_storage()
-        if tree.numel() == 0 or memory.nbytes() % tree.element_size():
-            return on_device(tree)
+    def move(t: torch.Tensor) -> torch.Tensor:
+        memory = t.untyped_storage()
+        if t.numel() == 0 or memory.nbytes() % t.element_size():
+            return uploaded(t)
         base = seen.get(memory.data_ptr())
         if base is None:
-            base = torch.empty(0, dtype=tree.dtype).set_(memory).detach().to("xla")
+            base = torch.empty(0, dtype=t.dtype).set_(memory).detach().to("xla")
             seen[memory.data_ptr()] = base
-        if base.dtype != tree.dtype:
-            return on_device(tree)
-        return base.as_strided(tree.size(), tree.stride(), tree.storage_offset())
-    if isinstance(tree, dict):
-        return {k: with_aliases(v, seen) for k, v in tree.items()}
-    if isinstance(tree, list | tuple) and not isinstance(tree, torch.Size):
-        return type(tree)(with_aliases(v, seen) for v in tree)
-    return on_device(tree)
+        if base.dtype != t.dtype:
+            return uploaded(t)
+        return base.as_strided(t.size(), t.stride(), t.storage_offset())
+
+    return move
 
 
-class Aliased(Moved):
-    """A sample on the device, with the aliases among its tensors."""
-
-    def __init__(self, s: Any) -> None:
-        super().__init__(s)
-        self.input, self.args, self.kwargs = with_aliases([s.input, s.args, s.kwargs], {})
-
-
-class Strided(Moved):
-    """A sample on the device, with gaps in its tensors."""
-
-    def __init__(self, s: Any) -> None:
-        super().__init__(s)
-        self.input, self.args, self.kwargs = strided_on_device([s.input, s.args, s.kwargs])
-
-
-def both(form: str, dtype: torch.dtype, run: Any, op: Any, s: Any) -> Call | None:
+def both(form: str, dtype: torch.dtype, call: Any, op: Any, s: Any) -> Call | None:
     if form == "strided":
         s = s.noncontiguous()
-    eager = raised(lambda: run(op, s))
+    eager = raised(lambda: call(op, s))
     if isinstance(eager, Exception):
         return None  # the form does not fit this sample
     torch.manual_seed(1)
     state, before = torch.xla.get_rng_state(), fallbacks()
-    ours = raised(lambda: run(op, (Strided if form == "strided" else Moved)(s)))
+    ours = raised(lambda: call(op, Moved(s, moved if form == "strided" else uploaded)))
     if isinstance(ours, Exception) and "to be on cpu" in str(ours):
         return None  # PyTorch wants this argument on the CPU
     return Call(form, dtype, eager, ours, not torch.equal(torch.xla.get_rng_state(), state),
@@ -179,7 +138,7 @@ def calls_of(op: Any, count: int) -> Iterator[Call]:
     for dtype in SHORT:
         if dtype not in op.supported_dtypes("cpu"):
             continue
-        for form, run in forms_of(op, dtype):
+        for form, call_form in forms_of(op, dtype):
             torch.manual_seed(0)
             try:
                 made = op.sample_inputs("cpu", dtype, requires_grad=form == "backward")
@@ -187,7 +146,7 @@ def calls_of(op: Any, count: int) -> Iterator[Call]:
             except Exception:
                 continue  # no samples of this dtype
             for s in made:
-                if call := both(form, dtype, run, op, s):
+                if call := both(form, dtype, call_form, op, s):
                     yield call
     yield from error_calls(op)
 
@@ -202,7 +161,7 @@ def error_calls(op: Any) -> Iterator[Call]:
         eager = raised(lambda s=s: outputs(op, s))
         if not isinstance(eager, Exception):
             continue
-        ours = raised(lambda s=s: [t.cpu() for t in outputs(op, Aliased(s))])
+        ours = raised(lambda s=s: [t.cpu() for t in outputs(op, Moved(s, keeping_aliases()))])
         yield Call("errors", torch.float32, eager, ours, error=True)
 
 
@@ -276,7 +235,6 @@ def serve(count: int) -> None:
     warnings.simplefilter("ignore")
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what ops print must not mix with the answers
-    assert len(op_db)
     print(json.dumps({"ready": list(OPS)}), file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(answer(line.strip(), count)), file=answers, flush=True)

@@ -6,7 +6,7 @@ All samples and dtypes of an op share one sync, so an op costs two programs.
 
 import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,17 +46,21 @@ def fallbacks() -> int:
     return sum(n for k, n in torch_pjrt.metrics.counters().items() if k.startswith("aten::"))
 
 
-def on_device(x: Any) -> Any:
-    """Arguments for the device; tensors keep their strides, leaves stay leaves."""
+def uploaded(x: torch.Tensor) -> torch.Tensor:
+    """The tensor on the device, with its strides where they are dense; leaves stay leaves."""
+    return x.detach().to("xla").requires_grad_(x.requires_grad)
+
+
+def on_device(x: Any, tensor: Callable[[torch.Tensor], torch.Tensor] = uploaded) -> Any:
+    """Arguments for the device; tensors as `tensor` moves them."""
     if isinstance(x, torch.Tensor):
-        y = x.detach().to("xla")
-        return y.requires_grad_(x.requires_grad)
+        return tensor(x)
     if isinstance(x, torch.device) or (isinstance(x, str) and x == "cpu"):
         return torch.device("xla")
     if isinstance(x, dict):
-        return {k: on_device(v) for k, v in x.items()}
+        return {k: on_device(v, tensor) for k, v in x.items()}
     if isinstance(x, list | tuple) and not isinstance(x, torch.Size):
-        return type(x)(on_device(v) for v in x)
+        return type(x)(on_device(v, tensor) for v in x)
     return x
 
 
@@ -88,8 +92,8 @@ def run(op: Any, sample: Any, grad: bool) -> list[torch.Tensor]:
 class Moved:
     """A sample with its arguments on the device."""
 
-    def __init__(self, s: Any) -> None:
-        self.input, self.args, self.kwargs = on_device([s.input, s.args, s.kwargs])
+    def __init__(self, s: Any, tensor: Callable[[torch.Tensor], torch.Tensor] = uploaded) -> None:
+        self.input, self.args, self.kwargs = on_device([s.input, s.args, s.kwargs], tensor)
         self.output_process_fn_grad = s.output_process_fn_grad
 
 
