@@ -33,5 +33,5 @@ def install() -> None:
     if not any(isinstance(h, _Stderr) for h in _logger.handlers):
         _logger.addHandler(_Stderr())
     if _logger.level == logging.NOTSET:
-        _logger.setLevel({0: logging.WARNING, 1: logging.INFO}.get(_C.dial(), logging.DEBUG))
+        _logger.setLevel(_LEVELS.get(_C.dial(), logging.DEBUG))
     _C.set_log(_sink)

@@ -1,5 +1,6 @@
 // cat(): builds text out of pieces without streams. Thread-safe: no state.
 #pragma once
+#include <algorithm>
 #include <charconv>
 #include <concepts>
 #include <span>
@@ -45,6 +46,17 @@ std::string join(const R& items, std::string_view sep) {
     append(s, x);
   }
   return s;
+}
+
+// Calls is(word) for each word between spaces until it is true; whether it was.
+template <class F>
+bool any_word(std::string_view list, F&& is) {
+  while (!list.empty()) {
+    size_t n = std::min(list.find(' '), list.size());
+    if (n && is(list.substr(0, n))) return true;
+    list.remove_prefix(std::min(n + 1, list.size()));
+  }
+  return false;
 }
 
 }  // namespace tp

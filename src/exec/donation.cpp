@@ -5,11 +5,12 @@
 #include <unordered_set>
 
 namespace tp::exec {
-namespace {
 
 const void* identity(const ir::Node& leaf) {
   return leaf.role() == ir::Role::kData ? static_cast<const void*>(leaf.payload().get()) : &leaf;
 }
+
+namespace {
 
 struct Place {
   uint32_t parameter;

@@ -55,6 +55,9 @@ struct Kept {
   std::function<bool(const void*)> by_tensor;  // asked only where a buffer has several owners
 };
 
+// What tells one leaf's bytes from another's: its buffer, or, for a fill, the node.
+const void* identity(const ir::Node& leaf);
+
 // Ascending by parameter.
 std::vector<Donor> choose_donors(const ir::Graph& g, std::span<const Overwrite> overwritten,
                                  const Kept& kept);

@@ -7,12 +7,10 @@
 #include <numeric>
 #include <thread>
 #include <tuple>
-#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/flags.h"
-#include "base/interrupt.h"
 #include "base/text.h"
 #include "client/registry.h"
 #include "exec/blame.h"
@@ -143,9 +141,7 @@ void find_donors(const SyncRequest& request, std::span<const int> output_of, con
   if (may_raise) return;
   Kept kept{.results = {}, .by_tensor = in.kept};
   for (const Value& r : request.roots)
-    if (is_leaf(r))
-      kept.results.insert(r.node->payload() ? static_cast<const void*>(r.node->payload().get())
-                                            : r.node.get());
+    if (is_leaf(r)) kept.results.insert(identity(*r.node));
   *donors = choose_donors(g, overwritten, kept);
   if (donors->empty()) return;
   *known = count_references(g);
@@ -435,13 +431,12 @@ SyncResult Executor::sync(SyncRequest request) {
   ProgramPtr program = program_for(request, planned);
   std::vector<DataPtr> outputs;
   if (program) {
-    Blame blame{planned.key.total, request.where};
     try {
       outputs = start(request, planned, program, result);
     } catch (const HostFailure&) {
       throw;  // the error of one op, at its own line
     } catch (const Error& e) {
-      throw with_line(e, blame_text(blame, planned.graph.roots));
+      throw with_line(e, blame_text({planned.key.total, request.where}, planned.graph.roots));
     }
     explainer_.ran(planned.key.total);
     if (probe::dial() >= 2)

@@ -18,19 +18,13 @@ IntList wrapped(Ints dims, int rank) {
   return v;
 }
 
-// A permutation that brings `last`, in this order, behind the other dims; and its inverse.
+// A permutation that brings `last`, in this order, behind the other dims.
 IntList to_the_end(int rank, Ints last) {
   IntList perm;
   for (int64_t d = 0; d < rank; ++d)
     if (std::find(last.begin(), last.end(), d) == last.end()) perm.push_back(d);
   perm.insert(perm.end(), last.begin(), last.end());
   return perm;
-}
-IntList inverse(Ints perm) {
-  IntList v(perm.size());
-  for (size_t i = 0; i < perm.size(); ++i)
-    v[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
-  return v;
 }
 
 enum class Kind { kForward, kInverse, kFromReal, kToReal };
@@ -52,7 +46,7 @@ V transform(Builder& b, V x, Kind kind, Ints dims, int64_t length) {
   V y = b.op("stablehlo.fft", {x}, t,
              cat("fft_type = #stablehlo<fft_type ", kNames[static_cast<int>(kind)],
                  ">, fft_length = ", hlo::i64_array(lengths)));
-  return b.transpose(y, inverse(perm));
+  return b.transpose(y, inverse_permutation(perm));
 }
 
 V transform_all(Builder& b, V x, Kind kind, IntList dims) {

@@ -106,6 +106,13 @@ IntList broadcast_dims(Ints a, Ints b) {
   return out;
 }
 
+IntList inverse_permutation(Ints perm) {
+  IntList v(perm.size());
+  for (size_t i = 0; i < perm.size(); ++i)
+    v[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  return v;
+}
+
 IntList reduced_dims(Ints dims, Ints reduced, bool keepdim) {
   IntList out;
   for (size_t i = 0; i < dims.size(); ++i) {

@@ -84,6 +84,7 @@ V any_of(Builder& b, V x);             // pred, 0-d: is any element true
 
 // PyTorch's broadcast of two shapes, with eager's words.
 IntList broadcast_dims(Ints a, Ints b);
+IntList inverse_permutation(Ints perm);
 // dims with `reduced` dropped, or kept as 1.
 IntList reduced_dims(Ints dims, Ints reduced, bool keepdim);
 

@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "base/hash.h"
+#include "base/text.h"
 
 namespace tp::ops {
 namespace {
@@ -16,12 +17,9 @@ bool is_number(const Attr& a) {
 
 // Is the attribute one of `names`, words between spaces?
 bool listed(std::string_view names, ir::Symbol symbol) {
-  while (!names.empty()) {
-    size_t end = std::min(names.find(' '), names.size());
-    if (static_cast<ir::Symbol>(hash_text(names.substr(0, end)).lo) == symbol) return true;
-    names.remove_prefix(std::min(end + 1, names.size()));
-  }
-  return false;
+  return any_word(names, [&](std::string_view word) {
+    return static_cast<ir::Symbol>(hash_text(word).lo) == symbol;
+  });
 }
 
 uint64_t header(const Attr& a) {

@@ -1,7 +1,6 @@
 // Which ops take an out= tensor of the result's dtype only, and in which words, as data. Structured
 // ops are not here: the recorder knows them from their meta functions. The others cast into it, as
 // PyTorch's TensorIterator does. Constant; any thread.
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -61,10 +60,11 @@ constexpr Rule kRules[] = {
 const Rule* find_rule(std::string_view row) {
   static const auto* map = [] {
     auto* m = new std::unordered_map<std::string, const Rule*>;
-    for (const Rule& r : kRules) {
-      std::istringstream words{std::string(r.ops)};
-      for (std::string op; words >> op;) m->emplace("aten::" + op, &r);
-    }
+    for (const Rule& r : kRules)
+      any_word(r.ops, [&](std::string_view op) {
+        m->emplace(cat("aten::", op), &r);
+        return false;
+      });
     return m;
   }();
   auto it = map->find(std::string(row));

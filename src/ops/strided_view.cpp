@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/helpers.h"
 #include "ops/view_starts.h"
 
 namespace tp::ops {
@@ -19,13 +20,6 @@ int64_t product(Ints v) {
 IntList identity(size_t n) {
   IntList v(n);
   std::iota(v.begin(), v.end(), 0);
-  return v;
-}
-
-IntList inverse(Ints perm) {
-  IntList v(perm.size());
-  for (size_t i = 0; i < perm.size(); ++i)
-    v[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
   return v;
 }
 
@@ -185,7 +179,7 @@ Arrangement arrange(const std::vector<ViewLevel>& levels, const IntList& core) {
   std::stable_sort(order.begin(), order.end(), [&](int64_t x, int64_t y) {
     return key[static_cast<size_t>(x)] < key[static_cast<size_t>(y)];
   });
-  return {permuted(core, order), inverse(order)};
+  return {permuted(core, order), inverse_permutation(order)};
 }
 
 // --- overlapping windows
@@ -382,11 +376,11 @@ V spread_view(Builder& b, Type root, V src, const ViewSpec& spec, Starts starts)
   if (plan.gather || any(starts)) return write_view(b, b.zeros(root), src, spec, starts);
   Placement p = place(plan, order);
   Arrangement a = arrange(p.levels, core_dims(spec));
-  V update = b.reshape(b.transpose(src, inverse(a.perm)), counts(p.levels));
+  V update = b.reshape(b.transpose(src, inverse_permutation(a.perm)), counts(p.levels));
   V zero = b.zeros(ir::scalar_type(src.dtype()));
   IntList perm = order_of(order, p.natural);
   V memory = b.reshape(pad_levels(b, update, p, zero), permuted(root.dims(), perm));
-  return b.transpose(memory, inverse(perm));
+  return b.transpose(memory, inverse_permutation(perm));
 }
 
 V write_view(Builder& b, V root, V src, const ViewSpec& spec, Starts starts) {
@@ -410,15 +404,15 @@ V write_view(Builder& b, V root, V src, const ViewSpec& spec, Starts starts) {
   if (plan.gather) {
     V flat = b.reshape(b.transpose(memory, memory_perm), IntList{product(dims)});
     memory = b.reshape(scatter_view(b, flat, src, spec, starts), dims);
-    memory = b.transpose(memory, inverse(memory_perm));
+    memory = b.transpose(memory, inverse_permutation(memory_perm));
   } else {
     Placement p = place(plan, memory_perm);
     std::vector<ViewLevel> levels = without_steps(p.levels);
     Arrangement a = arrange(levels, core_dims(spec));
-    V update = b.reshape(b.transpose(src, inverse(a.perm)), counts(levels));
+    V update = b.reshape(b.transpose(src, inverse_permutation(a.perm)), counts(levels));
     IntList perm = order_of(memory_perm, p.natural);
     memory = write_levels(b, b.transpose(memory, perm), update, p, levels, starts);
-    memory = b.transpose(memory, inverse(perm));
+    memory = b.transpose(memory, inverse_permutation(perm));
   }
   return spec.dtype == root.dtype() ? memory : from_memory(b, memory, root, order);
 }

@@ -11,8 +11,6 @@
 namespace tp::torch_room {
 namespace {
 
-using ir::Value;
-
 struct Recording {
   int depth = 0;
   std::vector<c10::weak_intrusive_ptr<Alias>> touched;
@@ -39,16 +37,12 @@ void add(Cut& c, AliasPtr a) {
 }
 
 void settle(const Cut& c, const exec::SyncResult& result) {
-  std::vector<Value> old;  // dropped after the lock is released
+  Dropped old;
   std::lock_guard lock(state_lock());
   for (size_t i = 0; i < c.aliases.size(); ++i) {
     Alias& a = *c.aliases[i];
     if (!(a.value == c.request.roots[i]) || a.data) continue;  // written by another thread
-    a.data = result.outputs[i];
-    a.was = nullptr;
-    old.push_back(std::exchange(a.value, Value()));
-    for (auto& g : a.gathers) old.push_back(std::move(g.second));
-    a.gathers.clear();
+    settle(a, result.outputs[i], old);
   }
 }
 
@@ -86,7 +80,7 @@ void OpScope::run() {
     for (auto& weak : touched) {
       AliasPtr a = weak.lock();
       if (!a) continue;
-      int device = std::max<int>(a->device.index(), 0);
+      int device = device_index(a->device);
       if (c.aliases.empty()) c.request.device = device;
       if (device == c.request.device)
         add(c, std::move(a));

@@ -88,8 +88,7 @@ Tensor new_empty_strided(const Tensor& self, IntArrayRef size, IntArrayRef strid
 std::vector<int64_t> strides_like(const Tensor& t, at::MemoryFormat f) {
   if (f != at::MemoryFormat::Preserve)
     return at::detail::empty_meta(t.sizes(), t.scalar_type(), f).strides().vec();
-  return t.is_non_overlapping_and_dense() ? t.strides().vec()
-                                          : at::infer_dense_strides(t.sizes(), t.strides());
+  return dense_strides(*t.unsafeGetTensorImpl());
 }
 
 // PyTorch's own asks for as_strided in autograd, which xla has not, and would drop the strides.

@@ -6,7 +6,6 @@
 #include <ATen/ops/from_blob.h>
 
 #include <mutex>
-#include <shared_mutex>
 
 #include "base/error.h"
 #include "base/lru.h"

@@ -25,14 +25,13 @@ ir::NodePtr checked(const ir::Node& n, uint32_t info, std::string_view name, boo
 
 // Every tensor that holds a result of `from` holds that of `to` now.
 void replace(const ir::NodePtr& from, const ir::NodePtr& to) {
-  std::vector<ir::Value> old;  // dropped after the lock is released
-  std::vector<std::pair<Hash128, ir::Value>> old_gathers;
+  Dropped old;
   for_each_alias([&](Alias& a) {
     if (!a.pending() || !(a.value.node == from)) return;
     ir::Value now{to, a.value.index};
-    old.push_back(std::exchange(a.value, std::move(now)));
-    for (auto& g : a.gathers) old_gathers.push_back(std::move(g));
-    a.gathers.clear();
+    old.value(a);
+    a.value = std::move(now);
+    old.gathers(a);
   });
 }
 

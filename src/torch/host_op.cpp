@@ -90,23 +90,10 @@ struct HostForm {
   probe::Counter& counter;
 };
 
-using ByBase = std::unordered_map<std::string, std::vector<c10::OperatorName>>;
-const ByBase& overloads() {
-  static const ByBase* all = [] {
-    auto* m = new ByBase;
-    for (const c10::OperatorName& n : c10::Dispatcher::singleton().getAllOpNames())
-      (*m)[n.name].push_back(n);
-    return m;
-  }();
-  return *all;
-}
-
 // The overload of `base` for which `is(schema)` holds.
 template <class F>
 std::optional<c10::OperatorHandle> find_overload(const std::string& base, const F& is) {
-  auto it = overloads().find(base);
-  if (it == overloads().end()) return std::nullopt;
-  for (const c10::OperatorName& n : it->second)
+  for (const c10::OperatorName& n : overloads_of(base))
     if (auto op = c10::Dispatcher::singleton().findSchema(n); op && is(op->schema())) return op;
   return std::nullopt;
 }
@@ -231,22 +218,6 @@ at::Tensor sample_of(const at::Tensor& t) {
   return s;
 }
 
-c10::IValue sample_value(const c10::IValue& v) {
-  if (v.isTensor()) return sample_of(v.toTensor());
-  if (v.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& t : v.toTensorVector()) list.push_back(sample_of(t));
-    return list;
-  }
-  if (v.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor>& t : v.toOptionalTensorVector())
-      list.push_back(t ? std::optional(sample_of(*t)) : std::nullopt);
-    return list;
-  }
-  return v;
-}
-
 bool is_plain(const at::Tensor& t) {
   return !t.defined() ||
          (t.layout() == at::kStrided && t.device().is_cpu() && !t.is_quantized() && !t.is_nested());
@@ -277,7 +248,7 @@ std::vector<at::Tensor> tensors_of(const Stack& results) {
 std::vector<at::Tensor> dry_run(const c10::OperatorHandle& op, Stack stack) {
   std::vector<at::Tensor> out;
   try {
-    for (c10::IValue& v : stack) v = sample_value(v);
+    for (c10::IValue& v : stack) v = map_tensors(v, sample_of);
     call_on_cpu(op, &stack);
     out = tensors_of(stack);
   } catch (const std::exception&) {

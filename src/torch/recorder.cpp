@@ -46,9 +46,7 @@ const ir::Symbol kPrecision = ir::symbol(ops::kPrecision), kSeed = ir::symbol("s
 // layout: those of the operand, made dense where it has gaps or overlaps.
 std::unique_ptr<Dims> like_first(const Impl& first, Type result) {
   if (!result || first.sizes() != ref_of(result.dims())) return nullptr;
-  if (first.is_non_overlapping_and_dense()) return std::make_unique<Dims>(span_of(first.strides()));
-  std::vector<int64_t> dense = at::infer_dense_strides(first.sizes(), first.strides());
-  return std::make_unique<Dims>(span_of(dense));
+  return std::make_unique<Dims>(dims_of(dense_strides(first)));
 }
 
 // Exactly row-major, size-1 dims included: then strides say nothing that the type does not.
@@ -68,22 +66,6 @@ at::Tensor meta_of(const at::Tensor& t) {
   return at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type());
 }
 
-c10::IValue meta_value(const c10::IValue& v) {
-  if (v.isTensor()) return meta_of(v.toTensor());
-  if (v.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& t : v.toTensorList()) list.push_back(meta_of(t));
-    return list;
-  }
-  if (v.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor>& t : v.toOptionalTensorList())
-      list.push_back(t && t->defined() ? std::optional<at::Tensor>(meta_of(*t)) : std::nullopt);
-    return list;
-  }
-  return v;
-}
-
 Result result_of(const at::Tensor& t) {
   if (!t.defined()) return {};
   Result r{ir::make_type(to_dtype(t.scalar_type()), span_of(t.sizes())), nullptr};
@@ -93,6 +75,22 @@ Result result_of(const at::Tensor& t) {
 }
 
 }  // namespace
+
+c10::IValue map_tensors(const c10::IValue& v, at::Tensor (*f)(const at::Tensor&)) {
+  if (v.isTensor()) return f(v.toTensor());
+  if (v.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& t : v.toTensorList()) list.push_back(f(t));
+    return list;
+  }
+  if (v.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const std::optional<at::Tensor>& t : v.toOptionalTensorList())
+      list.push_back(t && t->defined() ? std::optional<at::Tensor>(f(*t)) : std::nullopt);
+    return list;
+  }
+  return v;
+}
 
 const MetaRow* meta_row(std::string_view overload) {
   static const auto* map = [] {
@@ -306,7 +304,7 @@ Inferred Call::by_rule() const {
 }
 
 Inferred Call::by_meta(Stack& stack) const {
-  for (c10::IValue& v : stack) v = meta_value(v);
+  for (c10::IValue& v : stack) v = map_tensors(v, meta_of);
   op_.meta(&stack);
   Inferred i;
   for (const c10::IValue& v : stack) i.results.push_back(result_of(v.toTensor()));
@@ -320,7 +318,7 @@ Inferred Call::by_dry_run(Stack& stack) const {
     Result r = result_of(t);
     // A window of more memory (lstsq) is laid out without the rest.
     if (t.defined() && !t.is_non_overlapping_and_dense())
-      r.strides = std::make_unique<Dims>(dims_of(at::infer_dense_strides(t.sizes(), t.strides())));
+      r.strides = std::make_unique<Dims>(dims_of(dense_strides(*t.unsafeGetTensorImpl())));
     i.types.push_back(r.type);
     i.results.push_back(std::move(r));
   }

@@ -175,6 +175,9 @@ void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* st
 // Fails as eager does where dtype t cannot hold s.
 void check_fits(const at::Scalar& s, at::ScalarType t);
 
+// An argument with each of its tensors replaced by f(tensor).
+c10::IValue map_tensors(const c10::IValue& v, at::Tensor (*f)(const at::Tensor&));
+
 // Pieces shared with the typed kernels.
 // Fails where eager fails: writing through a window that overlaps itself.
 void check_overlap(const at::Tensor& t);

@@ -56,10 +56,7 @@ class Kernel final : public c10::OperatorKernel {
 
 class Registrar {
  public:
-  explicit Registrar(torch::Library& m) : lib_(m) {
-    for (const OperatorName& n : c10::Dispatcher::singleton().getAllOpNames())
-      by_name_[n.name].push_back(n);
-  }
+  explicit Registrar(torch::Library& m) : lib_(m) {}
 
   void row(const ops::Row& row) {
     if (std::string_view(row.name).starts_with("torch_pjrt::")) return;
@@ -69,8 +66,8 @@ class Registrar {
     if (!info) return;
     add(parse_name(row.name), {info, FormKind::kFunctional, info->args.size()});
     std::string base = parse_name(row.name).name;
-    for (const OperatorName& n : by_name_[base + "_"]) derive(*info, op->schema(), n);
-    for (const OperatorName& n : by_name_[base]) derive(*info, op->schema(), n);
+    for (const OperatorName& n : overloads_of(base + "_")) derive(*info, op->schema(), n);
+    for (const OperatorName& n : overloads_of(base)) derive(*info, op->schema(), n);
     for (const std::string& also : words(row.also))
       if (!derive(*info, op->schema(), parse_name(also)))
         error(row, cat(also, " is not a form of it"));
@@ -124,7 +121,6 @@ class Registrar {
   }
 
   torch::Library& lib_;
-  std::unordered_map<std::string, std::vector<OperatorName>> by_name_;
   std::unordered_set<std::string> done_;
   static std::deque<OpInfo> infos_;  // kernels point into it
 };

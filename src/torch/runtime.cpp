@@ -32,8 +32,6 @@ namespace {
 void* (*g_release)() = nullptr;
 void (*g_acquire)(void*) = nullptr;
 
-int device_index(const c10::Device& d) { return std::max<int>(d.index(), 0); }
-
 // What one device's sync is about: pending aliases (by id: one may die while the sync runs) with
 // the values they had, and the fills that are births.
 struct Collected {
@@ -82,7 +80,7 @@ void for_each_collected(const Collected& c, F&& f) {
 // Moves the pending values out of their tensors (exec::InPlace::take). Values gathered through
 // views go for good: they are only a memo, and hold on to nodes.
 bool take(Collected& c) {
-  std::vector<std::pair<Hash128, Value>> gathers;  // dropped after the lock is released
+  Dropped old;
   size_t found = 0;
   c.taken.resize(c.ids.size());
   for_each_collected(c, [&](Alias& a, size_t i) {
@@ -91,8 +89,7 @@ bool take(Collected& c) {
     c.taken[i] = std::move(a.value);
     a.value = Value();
     a.taken = true;
-    std::move(a.gathers.begin(), a.gathers.end(), std::back_inserter(gathers));
-    a.gathers.clear();
+    old.gathers(a);
   });
   return found == c.ids.size();
 }
@@ -133,17 +130,10 @@ void restore(Collected& c) {
 }
 
 void settle(const Collected& c, exec::SyncResult& result) {
-  std::vector<Value> old;  // dropped after the lock is released
-  std::vector<std::pair<Hash128, Value>> old_gathers;
+  Dropped old;
   for_each_collected(c, [&](Alias& a, size_t i) {
     if (!std::exchange(a.taken, false) && !(a.value == c.roots[i])) return;  // written meanwhile
-    a.data = result.outputs[i];
-    a.raised = false;
-    a.was = nullptr;
-    old.push_back(std::move(a.value));
-    a.value = Value();
-    for (auto& g : a.gathers) old_gathers.push_back(std::move(g));
-    a.gathers.clear();
+    settle(a, result.outputs[i], old);
   });
 }
 
@@ -285,14 +275,11 @@ bool raised(const Alias& a) {
 void sync_for(Alias& a) {
   try {
     sync_devices(false);
+    if (!raised(a)) return;
   } catch (const Error& e) {
     probe::say(0, cat("the graph of all pending tensors failed (", e.message(),
                       "); computing the one that is read"));
-    GilRelease no_gil;
-    sync_device(device_index(a.device), false, a.id);
-    return;
   }
-  if (!raised(a)) return;
   GilRelease no_gil;
   sync_device(device_index(a.device), false, a.id);
 }

@@ -1,5 +1,7 @@
 #include "torch/schema.h"
 
+#include <unordered_map>
+
 #include "base/text.h"
 
 namespace tp::torch_room {
@@ -8,20 +10,17 @@ using c10::OperatorName;
 
 std::vector<std::string> words(std::string_view s) {
   std::vector<std::string> out;
-  while (!s.empty()) {
-    size_t n = std::min(s.find(' '), s.size());
-    if (n) out.emplace_back(s.substr(0, n));
-    s.remove_prefix(std::min(n + 1, s.size()));
-  }
+  any_word(s, [&](std::string_view word) {
+    out.emplace_back(word);
+    return false;
+  });
   return out;
 }
 
 namespace {
 
 bool listed(std::string_view list, std::string_view name) {
-  for (const std::string& w : words(list))
-    if (w == name) return true;
-  return false;
+  return any_word(list, [&](std::string_view word) { return word == name; });
 }
 
 ArgKind list_kind(const c10::TypePtr& element) {
@@ -91,6 +90,18 @@ ArgInfo arg_info(const c10::Argument& a, const ops::Row& row) {
   const auto& d = a.default_value();
   i.unit_default = i.kind == ArgKind::kScalar && d && d->isInt() && d->toInt() == 1;
   return i;
+}
+
+const std::vector<OperatorName>& overloads_of(const std::string& base) {
+  static const auto* all = [] {
+    auto* m = new std::unordered_map<std::string, std::vector<OperatorName>>;
+    for (const OperatorName& n : c10::Dispatcher::singleton().getAllOpNames())
+      (*m)[n.name].push_back(n);
+    return m;
+  }();
+  static const std::vector<OperatorName> none;
+  auto it = all->find(base);
+  return it == all->end() ? none : it->second;
 }
 
 std::string display(const OperatorName& n) {

@@ -13,6 +13,9 @@ namespace tp::torch_room {
 
 std::vector<std::string> words(std::string_view s);  // split at spaces
 
+// All overloads of "aten::add", as PyTorch had them when this was first asked.
+const std::vector<c10::OperatorName>& overloads_of(const std::string& base);
+
 // "aten::add.Tensor" and back.
 std::string display(const c10::OperatorName& n);
 c10::OperatorName parse_name(std::string_view s);

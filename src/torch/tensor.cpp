@@ -1,5 +1,6 @@
 #include "torch/tensor.h"
 
+#include <ATen/ExpandUtils.h>
 #include <c10/util/strides.h>
 
 #include <chrono>
@@ -95,7 +96,7 @@ void upload(Alias& a, at::Tensor host) {
   auto owner = std::make_shared<at::Tensor>(host);
   client::check_not_forked();
   client::DataPtr data = client::client().transfer_to_device({host.const_data_ptr(), a.type, owner},
-                                                             std::max<int>(a.device.index(), 0));
+                                                             device_index(a.device));
   std::lock_guard lock(state_lock());
   if (!a.host.is_same(host)) return;  // somebody wrote meanwhile
   a.data = std::move(data);
@@ -330,6 +331,11 @@ at::Tensor make_tensor(Value v, std::span<const int64_t> strides, c10::Device de
   return at::Tensor(std::move(impl));
 }
 
+std::vector<int64_t> dense_strides(const c10::TensorImpl& t) {
+  return t.is_non_overlapping_and_dense() ? t.strides().vec()
+                                          : at::infer_dense_strides(t.sizes(), t.strides());
+}
+
 void keep_lazy_bits(const Impl& from, Impl& to) {
   constexpr c10::DispatchKeySet kBits({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
   if (!from.key_set().has_any(kBits)) [[likely]]
@@ -431,7 +437,7 @@ void write_host(Impl& t, at::Tensor host) {
     ir::Type type = type_of(t);
     client::check_not_forked();
     auto data = client::client().transfer_to_device({host.const_data_ptr(), type, owner},
-                                                    std::max<int>(a.device.index(), 0));
+                                                    device_index(a.device));
     return write(t, {ir::Node::make_data(type, std::move(data)), 0});
   }
   Old old;

@@ -18,11 +18,13 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client/computation_client.h"
@@ -72,6 +74,31 @@ class Alias final : public c10::intrusive_ptr_target {
 };
 using AliasPtr = c10::intrusive_ptr<Alias>;
 
+// What aliases let go of, kept until state_lock() is released: dropping a node may free buffers.
+// Declare it before the lock.
+class Dropped {
+ public:
+  void value(Alias& a) { values_.push_back(std::exchange(a.value, ir::Value())); }
+  void gathers(Alias& a) {
+    for (auto& [key, value] : a.gathers) values_.push_back(std::move(value));
+    a.gathers.clear();
+  }
+
+ private:
+  std::vector<ir::Value> values_;
+};
+
+// The alias has its value as a buffer now. Under state_lock().
+inline void settle(Alias& a, client::DataPtr data, Dropped& old) {
+  a.data = std::move(data);
+  a.raised = false;
+  a.was = nullptr;
+  old.value(a);
+  old.gathers(a);
+}
+
+inline int device_index(const c10::Device& d) { return std::max<int>(d.index(), 0); }
+
 class Impl final : public c10::TensorImpl {
  public:
   Impl(AliasPtr alias, caffe2::TypeMeta dtype);
@@ -105,6 +132,9 @@ inline Dims dims_of(at::IntArrayRef v) {
 }
 inline std::span<const int64_t> span_of(at::IntArrayRef v) { return {v.data(), v.size()}; }
 inline at::IntArrayRef ref_of(std::span<const int64_t> v) { return {v.data(), v.size()}; }
+
+// Strides of a new tensor laid out like t: t's own, made dense where it has gaps or overlaps.
+std::vector<int64_t> dense_strides(const c10::TensorImpl& t);
 
 // The Impl behind t, or null where t is undefined, of another device, or a foreign TensorImpl with
 // the XLA key (FakeTensor's elem): a vtable compare, never a blind cast.
