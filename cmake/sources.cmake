@@ -1,7 +1,7 @@
 # Every source file of the project, a list a room (no globs: a build sees exactly what is listed here).
 # Adding a file: add its line to its room's list.
 set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/base/hash.cpp
-    src/base/interrupt.cpp)
+    src/base/interrupt.cpp src/base/mappings.cpp)
 set(TP_PROBE src/probe/events.cpp src/probe/probe.cpp)
 set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp src/ir/type.cpp)
 set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp)
@@ -115,6 +115,7 @@ set(TP_TORCH
     src/torch/autocast.cpp
     src/torch/backend.cpp
     src/torch/census.cpp
+    src/torch/composites.cpp
     src/torch/cuts.cpp
     src/torch/eager.cpp
     src/torch/errors.cpp

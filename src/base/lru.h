@@ -27,11 +27,7 @@ class LruMap {
     }
     order_.emplace_front(k, std::move(v));
     index_.emplace(k, order_.begin());
-    if (index_.size() > capacity_) {
-      index_.erase(order_.back().first);
-      order_.pop_back();
-      ++evictions_;
-    }
+    if (index_.size() > capacity_) pop();
     return &order_.front().second;
   }
   void erase(const K& k) {
@@ -39,6 +35,14 @@ class LruMap {
     if (it == index_.end()) return;
     order_.erase(it->second);
     index_.erase(it);
+  }
+  // Takes out the entry unused for longest; there must be one.
+  V pop() {
+    V v = std::move(order_.back().second);
+    index_.erase(order_.back().first);
+    order_.pop_back();
+    ++evictions_;
+    return v;
   }
   void clear() {
     index_.clear();

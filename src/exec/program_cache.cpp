@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "base/interrupt.h"
+#include "base/text.h"
 #include "probe/probe.h"
 
 namespace tp::exec {
@@ -50,12 +51,48 @@ ProgramPtr ProgramCache::find(const Key& key, const std::vector<uint64_t>& signa
   return p;
 }
 
+std::vector<ProgramPtr> ProgramCache::oldest() {
+  std::lock_guard lock(mu_);
+  std::vector<ProgramPtr> out;
+  for (size_t n = (programs_.size() + 3) / 4; n > 0 && programs_.size() > 1; --n)
+    out.push_back(programs_.pop());
+  return out;
+}
+
+// Counting reads a file of as many lines, so it waits until the limit may be near. Programs are
+// destroyed outside mu_; those that still run or are held elsewhere keep their mappings.
+void ProgramCache::make_room() {
+  constexpr size_t kMost = 2000;  // mappings of a large program
+  std::lock_guard room(room_mu_);
+  if (counted_.limit && ++since_ * kMost + counted_.used < counted_.limit / 2) return;
+  counted_ = count_mappings_();
+  since_ = 0;
+  size_t dropped = 0;
+  while (counted_.used > counted_.limit / 2 && counted_.limit) {
+    size_t now = oldest().size(), before = counted_.used;
+    dropped += now;
+    counted_ = count_mappings_();
+    if (now == 0 || counted_.used >= before) break;  // others took them
+  }
+  if (dropped == 0) return;
+  probe::counter("ProgramsDroppedForMappings").add(static_cast<int64_t>(dropped));
+  static std::once_flag told;
+  std::call_once(told, [&] {
+    probe::say(
+        0, cat("dropped the ", dropped, " programs unused for longest: programs in memory ",
+               "took half of the ", counted_.limit, " memory mappings that this system allows a ",
+               "process\n  try: sysctl vm.max_map_count=", 4 * counted_.limit,
+               ", or fewer different graphs (torch_pjrt.explain)"));
+  });
+}
+
 // The compile itself, in whatever thread.
 void ProgramCache::fly(Hash128 total, const FlightPtr& flight,
                        const std::function<ProgramPtr()>& compile) {
   ProgramPtr program;
   std::exception_ptr error;
   try {
+    make_room();
     program = compile();
     count_made(*program);
   } catch (...) {

@@ -1,6 +1,9 @@
 // Programs by key: an LRU in memory with single flight: however many threads miss on one key, one
 // compiles and the others wait for it, and get its error. Thread-safe.
 //
+// Programs unused for longest are also dropped while the process has more than half of the memory
+// mappings that the system allows it (base/mappings.h).
+//
 // A thread that hears signals (base/interrupt.h) compiles in a thread of its own, so that Ctrl-C
 // gets it back at once. The compile goes on: who asks for that key again waits for its end.
 #pragma once
@@ -13,6 +16,7 @@
 #include <vector>
 
 #include "base/lru.h"
+#include "base/mappings.h"
 #include "client/computation_client.h"
 #include "exec/key.h"
 
@@ -31,7 +35,9 @@ using ProgramPtr = std::shared_ptr<const Program>;
 
 class ProgramCache {
  public:
-  explicit ProgramCache(size_t capacity) : programs_(capacity) {}
+  using CountMappings = Mappings (*)();
+  explicit ProgramCache(size_t capacity, CountMappings count = &count_mappings)
+      : programs_(capacity), count_mappings_(count) {}
   ~ProgramCache();  // waits for the compiles that were left alone
 
   // The program under `key` whose signature is equal, or the one that `compile` makes. A program of
@@ -55,10 +61,17 @@ class ProgramCache {
   ProgramPtr find_locked(Hash128 total, const std::vector<uint64_t>& signature, bool* collides);
   void fly(Hash128 total, const FlightPtr& flight, const std::function<ProgramPtr()>& compile);
   ProgramPtr land(std::unique_lock<std::mutex>& lock, const FlightPtr& flight);
+  void make_room();
+  // Takes out the quarter unused for longest, but never the newest.
+  std::vector<ProgramPtr> oldest();
   std::mutex mu_;
   std::condition_variable landed_;
   LruMap<Hash128, ProgramPtr> programs_;
   std::unordered_map<Hash128, FlightPtr> flights_;
+  const CountMappings count_mappings_;
+  std::mutex room_mu_;  // one makes room at a time; taken before mu_; guards all below
+  Mappings counted_;
+  size_t since_ = 0;  // programs made since that count
 };
 
 }  // namespace tp::exec

@@ -262,7 +262,14 @@ void glu_backward(Lowering& l, std::vector<V>& out) {
 
 // --- types ---------------------------------------------------------------------------------------
 
+// relu and hardtanh are clamps in eager.
+void refuse_complex(Type t) {
+  if (ir::is_complex(t.dtype()))
+    fail(Code::kNotImplemented, "clamp is not supported for complex types");
+}
+
 void type_relu(const Args& a, std::vector<Type>& out) {
+  refuse_complex(a.type("self"));
   if (a.type("self").dtype() == DType::kPred)
     fail(Code::kRuntime, "Boolean inputs not supported for relu");
   type_same(a, out);
@@ -271,6 +278,7 @@ void type_relu(const Args& a, std::vector<Type>& out) {
 void type_hardtanh(const Args& a, std::vector<Type>& out) {
   Type t = a.type("self");
   if (t.dtype() == DType::kPred) fail(Code::kRuntime, "Bool inputs not supported for hardtanh");
+  refuse_complex(t);
   out.push_back(t);
 }
 

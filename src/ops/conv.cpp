@@ -258,8 +258,9 @@ V computed(Lowering& l, std::string_view name) {
 void conv_type(const Args& a, std::vector<Type>& out) {
   Type x = a.type("input"), w = a.type("weight");
   std::optional<Type> bias = a.opt_type("bias");
-  IntList dims = conv_output_dims(conv_args(a, w.rank()), x, w, bias);
-  check_conv_dtypes(x, w, bias);
+  ConvArgs c = conv_args(a, w.rank());
+  IntList dims = conv_output_dims(c, x, w, bias);
+  check_conv_dtypes(x, w, bias, c.transposed);
   out.push_back(x.with(dims));
 }
 
@@ -284,7 +285,7 @@ void conv_backward_type(const Args& a, std::vector<Type>& out) {
   Type grad = a.type("grad_output"), x = a.type("input"), w = a.type("weight");
   ConvArgs c = conv_args(a, w.rank());
   IntList want = conv_output_dims(c, x, w, std::nullopt);
-  check_conv_dtypes(x, w, std::nullopt);
+  check_conv_dtypes(x, w, std::nullopt, c.transposed);
   if (!std::ranges::equal(want, grad.dims()))
     fail(Code::kRuntime, cat("Expected grad_output of size ", size_text(want), " but got ",
                              size_text(grad.dims())));

@@ -136,8 +136,11 @@ IntList conv_output_dims(const ConvArgs& c, Type input, Type weight, std::option
   return out;
 }
 
-void check_conv_dtypes(Type input, Type weight, std::optional<Type> bias) {
+void check_conv_dtypes(Type input, Type weight, std::optional<Type> bias, bool transposed) {
   DType t = input.dtype();
+  if (transposed && !ir::is_float(t) && t != DType::kS64)
+    fail(Code::kNotImplemented,
+         not_implemented_for(cat("slow_conv_transpose", input.rank() > 4 ? 3 : 2, "d_out_cpu"), t));
   if (t == DType::kPred || ir::is_complex(t))
     fail(Code::kNotImplemented, not_implemented_for("slow_conv2d_cpu", t));
   if (bias && bias->dtype() != t)

@@ -14,6 +14,6 @@ struct ConvArgs {
 ConvArgs conv_args(const Args& a, int weight_rank);
 // Dims of the result. Throws with eager's words where the arguments do not fit together.
 IntList conv_output_dims(const ConvArgs& c, Type input, Type weight, std::optional<Type> bias);
-void check_conv_dtypes(Type input, Type weight, std::optional<Type> bias);
+void check_conv_dtypes(Type input, Type weight, std::optional<Type> bias, bool transposed);
 
 }  // namespace tp::ops

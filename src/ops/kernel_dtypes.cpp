@@ -3,6 +3,7 @@
 // line that asked for it. Constant; any thread.
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "base/error.h"
 #include "ops/eager_text.h"
@@ -17,6 +18,8 @@ enum Kinds : unsigned {
   kWide = 4,   // f32, f64
   kSmall = 8,  // f16, bf16
   kComplexes = 16,
+  kBytes = 32,  // u8 and s64, where other integers are refused
+  kLongs = 64,
   kFloats = kWide | kSmall,
   kInexact = kFloats | kComplexes,
   kNumbers = kIntegers | kFloats,
@@ -37,6 +40,9 @@ struct Kernel {
   const char* op;
   const char* name;  // as eager's message has it
   unsigned takes;
+  const char* decides = nullptr;  // the argument that is asked; by default all, promoted
+  const char* choice = nullptr;   // only where this text argument ...
+  const char* chosen = nullptr;   // ... is this
 };
 
 constexpr Kernel kKernels[] = {
@@ -95,9 +101,12 @@ constexpr Kernel kKernels[] = {
     {"aten::special_shifted_chebyshev_polynomial_w", "shifted_chebyshev_polynomial_w_cpu",
      kExactOrWide},
     {"aten::floor_divide", "div_floor_cpu", kNumbers},
+    {"aten::div.Tensor_mode", "div_floor_cpu", kNumbers, nullptr, "rounding_mode", "floor"},
+    {"aten::div.Tensor_mode", "div_trunc_cpu", kNumbers, nullptr, "rounding_mode", "trunc"},
     {"aten::remainder.Tensor", "remainder_cpu", kNumbers},
     {"aten::remainder.Scalar_Tensor", "remainder_cpu", kReals},
     {"aten::fmod.Tensor", "fmod_cpu", kNumbers},
+    {"aten::clamp.Tensor", "clamp_cpu", kNumbers},
     {"aten::pow.Tensor_Tensor", "pow", kNoBools},
     {"aten::bitwise_and.Tensor", "bitwise_and_cpu", kBits},
     {"aten::bitwise_or.Tensor", "bitwise_or_cpu", kBits},
@@ -178,12 +187,81 @@ constexpr Kernel kKernels[] = {
     {"aten::_softmax_backward_data", "softmax_backward_lastdim_kernel_impl", kFloats},
     {"aten::_log_softmax_backward_data", "log_softmax_backward_lastdim_kernel_impl", kFloats},
     {"aten::mm", "addmm_impl_cpu_", kNoBools},
+    {"aten::addmm", "addmm_impl_cpu_", kNoBools},
+    {"aten::_addmm_activation", "addmm_impl_cpu_", kNoBools},
+    {"aten::addbmm", "addmm_impl_cpu_", kNoBools},
+    {"aten::addmv", "addmv_impl_cpu", kNoBools},
+    {"aten::mv", "addmv_impl_cpu", kNoBools},
+    {"aten::bmm", "bmm", kNoBools},
+    {"aten::baddbmm", "baddbmm", kNoBools},
+    {"aten::dot", "dot", kNoBools},
+    {"aten::vdot", "dot", kNoBools},
     {"aten::_trilinear", "bmm", kNoBools},
     {"aten::linalg_cross", "cross", kNoBools},
     {"aten::linalg_solve_triangular", "triangular_solve_cpu", kWide | kComplexes},
     {"aten::triangular_solve", "triangular_solve_cpu", kWide | kComplexes},
     {"aten::_cholesky_solve_helper", "cholesky_solve_cpu", kWide | kComplexes},
-    {"aten::rrelu_with_noise", "leaky_relu_cpu", kFloats},
+    {"aten::rrelu_with_noise", "leaky_relu_cpu", kFloats, "self"},
+    {"aten::rrelu_with_noise_functional", "rrelu_with_noise_out_cpu", kWide, "self"},
+    {"aten::normal_functional", "normal_kernel_cpu", kInexact, "self"},
+    {"aten::geometric", "geometric_cpu", kNumbers, "self"},
+    {"aten::bernoulli.p", "bernoulli_scalar_cpu_", kReals, "self"},
+    {"aten::normal.Tensor_Tensor", "normal_kernel_cpu", kInexact, "mean"},
+    {"aten::normal.Tensor_float", "normal_kernel_cpu", kInexact, "mean"},
+    {"aten::normal.float_Tensor", "normal_kernel_cpu", kInexact, "std"},
+    {"aten::avg_pool2d", "avg_pool2d", kFloats | kLongs},
+    {"aten::avg_pool3d", "avg_pool3d_out_frame", kWide | kLongs},
+    {"aten::avg_pool2d_backward", "avg_pool2d_backward", kFloats | kLongs},
+    {"aten::avg_pool3d_backward", "avg_pool3d_backward_out_frame", kWide | kLongs},
+    {"aten::max_pool2d_with_indices", "max_pool2d", kNumbers},
+    {"aten::max_pool2d_with_indices_backward", "max_pool2d_backward", kFloats, "grad_output"},
+    {"aten::max_pool3d_with_indices", "max_pool3d", kNumbers},
+    {"aten::max_pool3d_with_indices_backward", "max_pool3d_backward", kFloats, "grad_output"},
+    {"aten::adaptive_max_pool2d", "adaptive_max_pool2d", kFloats},
+    {"aten::adaptive_max_pool2d_backward", "adaptive_max_pool2d_backward", kFloats, "grad_output"},
+    {"aten::adaptive_max_pool3d", "adaptive_max_pool3d_cpu", kFloats},
+    {"aten::adaptive_max_pool3d_backward", "adaptive_max_pool3d_backward", kFloats, "grad_output"},
+    {"aten::fractional_max_pool2d", "fractional_max_pool2d_out_frame", kFloats, "self"},
+    {"aten::fractional_max_pool3d", "fractional_max_pool3d_out_frame", kFloats, "self"},
+    {"aten::reflection_pad1d", "reflection_pad1d", kNoBools},
+    {"aten::reflection_pad2d", "reflection_pad2d", kNoBools},
+    {"aten::reflection_pad3d", "reflection_pad3d", kNoBools},
+    {"aten::replication_pad1d", "replication_pad1d", kNoBools},
+    {"aten::replication_pad2d", "replication_pad2d", kNoBools},
+    {"aten::replication_pad3d", "replication_pad3d", kNoBools},
+    {"aten::upsample_linear1d", "compute_indices_weights_linear", kFloats},
+    {"aten::upsample_trilinear3d", "compute_indices_weights_linear", kFloats},
+    {"aten::_upsample_bilinear2d_aa", "compute_index_ranges_weights", kWide | kBytes},
+    {"aten::_upsample_bicubic2d_aa", "compute_index_ranges_weights", kWide | kBytes},
+    {"aten::_upsample_lanczos2d_aa", "compute_index_ranges_weights", kWide | kBytes},
+    {"aten::upsample_nearest1d", "compute_indices_weights_nearest", kFloats | kBytes},
+    {"aten::upsample_nearest2d", "compute_indices_weights_nearest", kFloats | kBytes},
+    {"aten::upsample_nearest3d", "compute_indices_weights_nearest", kFloats | kBytes},
+    {"aten::_upsample_nearest_exact1d", "compute_indices_weights_nearest", kFloats | kBytes},
+    {"aten::_upsample_nearest_exact2d", "compute_indices_weights_nearest", kFloats | kBytes},
+    {"aten::_upsample_nearest_exact3d", "compute_indices_weights_nearest", kFloats | kBytes},
+    {"aten::upsample_bilinear2d", "compute_indices_weights_linear", kFloats | kBytes},
+    {"aten::upsample_bicubic2d", "compute_indices_weights_cubic", kFloats | kBytes},
+    {"aten::im2col", "im2col_out_cpu", kInexact | kBools},
+    {"aten::col2im", "col2im_out_cpu", kInexact | kBools},
+    {"aten::index_reduce", "index_func_", kNoBools, "self", "reduce", "mean"},
+    {"aten::index_reduce", "index_func_", kReals, "self", "reduce", "amax"},
+    {"aten::index_reduce", "index_func_", kReals, "self", "reduce", "amin"},
+    {"aten::scatter_reduce.two", "scatter_gather_tensor_cpu_reduce_mean", kNoBools, "self",
+     "reduce", "mean"},
+    {"aten::scatter_reduce.two", "scatter_gather_tensor_cpu_reduce_amax", kReals, "self", "reduce",
+     "amax"},
+    {"aten::scatter_reduce.two", "scatter_gather_tensor_cpu_reduce_amin", kReals, "self", "reduce",
+     "amin"},
+    {"aten::max_unpool2d", "max_unpool2d", kFloats, "self"},
+    {"aten::max_unpool3d", "max_unpool3d", kFloats, "self"},
+    {"aten::searchsorted.Tensor", "searchsorted_out_cpu", kNumbers},
+    {"aten::searchsorted.Scalar", "searchsorted_out_cpu", kNumbers},
+    {"aten::bucketize.Tensor", "searchsorted_out_cpu", kNumbers},
+    {"aten::bucketize.Scalar", "searchsorted_out_cpu", kNumbers},
+    {"aten::histc", "histogram_cpu", kFloats},
+    {"aten::nll_loss_forward", "nll_loss_out_frame", kFloats, "self"},
+    {"aten::nll_loss2d_forward", "nll_loss2d_forward_out_frame", kFloats, "self"},
     {"aten::mse_loss", "mse_cpu", kFloats},
     {"aten::mse_loss_backward", "mse_backward_cpu_out", kNumbers},
     {"aten::smooth_l1_loss", "smooth_l1_cpu", kFloats},
@@ -194,24 +272,32 @@ constexpr Kernel kKernels[] = {
     {"aten::binary_cross_entropy_backward", "binary_cross_entropy_backward", kFloats},
 };
 
-const Kernel* find_kernel(std::string_view op) {
+using Kernels = std::unordered_map<std::string_view, std::vector<const Kernel*>>;
+
+const Kernels& kernels() {
   static const auto* map = [] {
-    auto* m = new std::unordered_map<std::string_view, const Kernel*>;
-    for (const Kernel& k : kKernels) m->emplace(k.op, &k);
+    auto* m = new Kernels;
+    for (const Kernel& k : kKernels) (*m)[k.op].push_back(&k);
     return m;
   }();
-  auto it = map->find(op);
-  return it == map->end() ? nullptr : it->second;
+  return *map;
+}
+
+void check_kernel(const Kernel& k, const Args& a) {
+  if (k.choice && a.text_or(k.choice, "") != k.chosen) return;
+  DType t = k.decides ? a.type(k.decides).dtype() : a.common_dtype();
+  bool takes = (kind(t) & k.takes) || (t == DType::kU8 && (k.takes & kBytes)) ||
+               (t == DType::kS64 && (k.takes & kLongs));
+  if (!takes) fail(Code::kNotImplemented, not_implemented_for(k.name, t));
 }
 
 }  // namespace
 
 void check_call(const Row& row, const Args& a) {
   if (row.check) row.check(a);
-  const Kernel* k = find_kernel(row.name);
-  if (!k) return;
-  DType t = a.common_dtype();
-  if (!(kind(t) & k->takes)) fail(Code::kNotImplemented, not_implemented_for(k->name, t));
+  auto it = kernels().find(row.name);
+  if (it == kernels().end()) return;
+  for (const Kernel* k : it->second) check_kernel(*k, a);
 }
 
 }  // namespace tp::ops

@@ -234,6 +234,14 @@ void weight_norm_backward_lower(Lowering& l, std::vector<V>& out) {
 
 // --- renorm: slices along `dim` whose p-norm is above maxnorm are scaled down to it
 
+void check_renorm(const Args& a) {
+  DType t = a.type("self").dtype();
+  if (!ir::is_float(t) && !ir::is_complex(t))
+    fail(Code::kRuntime,
+         cat("linalg.vector_norm: Expected a floating point or complex tensor as input. Got ",
+             eager_name(t).scalar));
+}
+
 void renorm_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V x = computed(l, "self"), size = b.abs(x);
@@ -386,7 +394,7 @@ Family norm() {
        .type = batch_norm_backward_type,
        .lower = batch_norm_backward_lower,
        .general = "eps"},
-      {.name = "aten::renorm", .lower = renorm_lower, .baked = "p"},
+      {.name = "aten::renorm", .lower = renorm_lower, .baked = "p", .check = check_renorm},
       {.name = "aten::_weight_norm_interface",
        .type = weight_norm_type,
        .lower = weight_norm_lower},

@@ -82,12 +82,24 @@ void extreme_lower(Lowering& l, std::vector<V>& out) {
   put(l, out, latest);
 }
 
+template <Red how>
+void check_cumulative(const Args& a) {
+  if (a.dtype_or("dtype", DType::kF32) == DType::kPred)
+    fail(
+        Code::kNotImplemented,
+        not_implemented_for(how == Red::kSum ? "cumsum_out_cpu" : "cumprod_out_cpu", DType::kPred));
+}
+
 }  // namespace
 
 Family scan() {
   static const Row kRows[] = {
-      {.name = "aten::cumsum", .lower = cumulative_lower<Red::kSum>},
-      {.name = "aten::cumprod", .lower = cumulative_lower<Red::kProd>},
+      {.name = "aten::cumsum",
+       .lower = cumulative_lower<Red::kSum>,
+       .check = check_cumulative<Red::kSum>},
+      {.name = "aten::cumprod",
+       .lower = cumulative_lower<Red::kProd>,
+       .check = check_cumulative<Red::kProd>},
       {.name = "aten::logcumsumexp", .type = logcumsumexp_type, .lower = logcumsumexp_lower},
       {.name = "aten::_logcumsumexp", .type = logcumsumexp_type, .lower = logcumsumexp_lower},
       {.name = "aten::cummax", .type = extreme_type<Red::kMax>, .lower = extreme_lower<Red::kMax>},

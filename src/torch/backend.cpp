@@ -156,6 +156,8 @@ void register_all() {
   register_views(aten);
   register_rows(aten);
   register_host_check(aten);
+  register_composites(aten);
+  register_composites(library("aten", c10::DispatchKey::AutogradXLA, __LINE__));
   library("_", c10::DispatchKey::XLA, __LINE__)
       .fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback>());
   library("_", c10::DispatchKey::AutocastXLA, __LINE__)

@@ -11,6 +11,7 @@
 #include <ATen/ops/is_nonzero_native.h>
 #include <ATen/ops/resolve_conj.h>
 #include <ATen/ops/resolve_neg.h>
+#include <ATen/ops/zeros.h>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -371,6 +372,14 @@ const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::Mem
   return self;
 }
 
+// An ordinary zero: it costs the program nothing, so the ZeroTensor key's shortcuts have no use
+// here.
+Tensor efficient_zero(IntArrayRef size, std::optional<at::ScalarType> dtype,
+                      std::optional<at::Layout> layout, std::optional<at::Device> device,
+                      std::optional<bool> pin) {
+  return at::zeros(size, dtype, layout, device, pin);
+}
+
 }  // namespace
 
 void register_factories(torch::Library& m) {
@@ -394,6 +403,7 @@ void register_factories(torch::Library& m) {
   m.impl("set_", TORCH_FN(set_nothing));
   m.impl("is_set_to", TORCH_FN(is_set_to));
   m.impl("resize_", TORCH_FN(resize));
+  m.impl("_efficientzerotensor", TORCH_FN(efficient_zero));
 }
 
 }  // namespace tp::torch_room

@@ -8,6 +8,7 @@ namespace tp::torch_room {
 void register_rows(torch::Library& m);       // every row of the op table, in all its forms
 void register_factories(torch::Library& m);  // empty, fill, copy, item, set_, resize_
 void register_views(torch::Library& m);
+void register_composites(torch::Library& m);  // for XLA and for AutogradXLA
 void register_all();
 
 // Adds the typed kernel of a hot overload (functional or in-place); null where it has none.

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <string>
 #include <thread>
 
 #include "base/error.h"
@@ -47,6 +48,43 @@ TEST_F(ProgramCacheTest, CompilesOnceAndHitsAfterwards) {
   EXPECT_EQ(compiles, 1);
   EXPECT_EQ(cache.find(key("a"), {1}), a);
   EXPECT_EQ(cache.find(key("b"), {1}), nullptr);
+}
+
+// A system of 16,000 mappings where each program alive takes 1,000.
+std::atomic<size_t> alive{0};
+Mappings thousand_each() { return {1000 * alive, 16000}; }
+
+TEST(ProgramCacheRoom, DropsTheOldestWhereMappingsRunShort) {
+  ProgramCache cache{100, &thousand_each};
+  auto get = [&](const std::string& name) {
+    return cache.find_or_compile(key(name.c_str()), {1}, [&] {
+      ++alive;
+      return ProgramPtr(new Program{.signature = {1}}, [](const Program* p) {
+        --alive;
+        delete p;
+      });
+    });
+  };
+  for (int i = 0; i < 50; ++i) {
+    get(std::to_string(i));
+    EXPECT_LE(alive, 9u);  // half, and the one that was just made
+  }
+  EXPECT_NE(cache.find(key("49"), {1}), nullptr);
+  EXPECT_EQ(cache.find(key("0"), {1}), nullptr);
+}
+
+TEST(ProgramCacheRoom, KeepsProgramsWhereOthersTakeTheMappings) {
+  ProgramCache cache{100, [] { return Mappings{15000, 16000}; }};
+  for (const char* name : {"a", "b", "c"})
+    cache.find_or_compile(key(name), {1}, [] { return program({1}); });
+  EXPECT_GE(cache.size(), 1u);
+  EXPECT_NE(cache.find(key("c"), {1}), nullptr);
+}
+
+TEST(ProgramCacheRoom, CountsThisProcessesMappings) {
+  Mappings m = count_mappings();
+  EXPECT_GT(m.used, 10u);
+  EXPECT_GT(m.limit, m.used);
 }
 
 TEST_F(ProgramCacheTest, ForgetsTheLeastRecentlyUsed) {

@@ -27,6 +27,7 @@ from test_ops import (
     Moved,
     difference,
     fallbacks,
+    on_device,
     run,
     uploaded,
 )
@@ -38,6 +39,8 @@ SHORT = {
     torch.complex64: "c64", torch.complex128: "c128", torch.bool: "pred", torch.uint8: "u8",
     torch.int8: "s8", torch.int16: "s16", torch.int32: "s32", torch.int64: "s64",
 }  # fmt: skip
+# Tried where eager has no kernel for them: ours has to refuse them too, not to compute or to crash.
+REFUSED = (torch.bool, torch.uint8, torch.int32, torch.float16, torch.complex64)
 ROUGH = {torch.float16: 1e-2, torch.complex64: 2e-4}  # sums of many terms in another order
 
 
@@ -148,7 +151,31 @@ def calls_of(op: Any, count: int) -> Iterator[Call]:
             for s in made:
                 if call := both(form, dtype, call_form, op, s):
                     yield call
+    yield from refused_calls(op)
     yield from error_calls(op)
+
+
+def cast(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda t: t.detach().to(dtype) if t.dtype == torch.float32 else t.detach()
+
+
+def refused_calls(op: Any) -> Iterator[Call]:
+    """Calls in dtypes that eager has no kernel for."""
+    if torch.float32 not in op.supported_dtypes("cpu"):
+        return
+    torch.manual_seed(0)
+    try:
+        s = next(iter(op.sample_inputs("cpu", torch.float32)))
+    except Exception:
+        return  # no samples
+    for dtype in set(REFUSED) - set(op.supported_dtypes("cpu")):
+        args = on_device([s.input, s.args, s.kwargs], cast(dtype), torch.device("cpu"))
+        eager = raised(lambda a=args: op(a[0], *a[1], **a[2]))
+        if not isinstance(eager, Exception):
+            continue
+        args = on_device(args)
+        ours = raised(lambda a=args: [t.cpu() for t in tensors_in(op(a[0], *a[1], **a[2]))])
+        yield Call("refused", dtype, eager, ours, error=True)
 
 
 def error_calls(op: Any) -> Iterator[Call]:

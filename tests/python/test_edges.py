@@ -719,3 +719,32 @@ def test_data_loader_with_the_device_in_use(device, workers):
     loader = torch.utils.data.DataLoader(Squares(), batch_size=5, num_workers=workers)
     sums = [(b.to(device) * w).sum().item() for b in loader]
     assert sums == [120.0, 1020.0]
+
+
+# ---- composites that PyTorch would cut or refuse ------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 4])
+@pytest.mark.parametrize("r", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("again", [False, True])
+def test_combinations_do_not_cut(size, r, again, compiles):
+    x = torch.arange(size, dtype=torch.float32)
+    with compiles() as seen:
+        got = torch.combinations(x.to("xla"), r, again)
+    assert_equal(got, torch.combinations(x, r, again))
+    assert (seen.cuts, seen.fallbacks) == (0, ())
+
+
+def test_combinations_have_gradients():
+    check(lambda x: torch.autograd.grad((torch.combinations(x, 2) ** 3).sum(), x),
+          torch.arange(4.0).requires_grad_())  # fmt: skip
+
+
+@pytest.mark.parametrize("places", [[1, 3], [], [2, 1, -1], 3])
+def test_tensor_split_reads_its_places(places, device):
+    x = torch.arange(12.0).view(4, 3)
+    got = torch.tensor_split(x.to(device), torch.tensor(places, dtype=torch.int64).to(device))
+    want = torch.tensor_split(x, torch.tensor(places, dtype=torch.int64))
+    assert len(got) == len(want)
+    for a, b in zip(got, want, strict=True):
+        assert_equal(a, b)

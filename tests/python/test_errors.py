@@ -23,6 +23,10 @@ def d(*shape: int) -> torch.Tensor:
     return torch.ones(shape, dtype=torch.float64)
 
 
+def c(*shape: int) -> torch.Tensor:
+    return torch.ones(shape, dtype=torch.complex64)
+
+
 def b(*shape: int) -> torch.Tensor:
     return torch.ones(shape, dtype=torch.bool)
 
@@ -148,6 +152,30 @@ BAD = {
     "index_put dtypes": (lambda x, y: x.index_put_((i(2).to(x.device),), y), f(2), d(2)),
     "normal_ int": (lambda x: x.normal_(), i(2)),
     "uniform_ int": (lambda x: x.uniform_(), i(2)),
+    # dtypes without a kernel of eager's: some of these would stop the compiler, and the process
+    "mv of bools": (lambda x, y: torch.mv(x, y), b(3, 4), b(4)),
+    "addmv of bools": (lambda x, y, z: torch.addmv(x, y, z), b(3), b(3, 4), b(4)),
+    "addmm of bools": (lambda x: torch.addmm(x, x, x), b(3, 3)),
+    "dot of bools": (lambda x: torch.dot(x, x), b(4)),
+    "floor of a bool quotient": (lambda x: torch.div(x, x, rounding_mode="floor"), b(3)),
+    "floor of a complex quotient": (lambda x: torch.div(x, x, rounding_mode="floor"), c(3)),
+    "relu of complex numbers": (lambda x: F.relu(x), c(3)),
+    "hardtanh of complex numbers": (lambda x: F.hardtanh(x), c(3)),
+    "avg_pool2d of integers": (lambda x: F.avg_pool2d(x, 2), i(1, 4, 4).int()),
+    "max_pool2d of bools": (lambda x: F.max_pool2d(x, 2), b(1, 4, 4)),
+    "conv_transpose2d of integers": (lambda x: F.conv_transpose2d(x, x), i(1, 1, 2, 2).int()),
+    "reflection_pad1d of bools": (lambda x: F.pad(x, (1, 1), mode="reflect"), b(1, 4)),
+    "linear interpolation of integers": (
+        lambda x: F.interpolate(x, scale_factor=2, mode="linear"), i(1, 2, 4)),
+    "unfold of integers": (lambda x: F.unfold(x, 2), i(1, 1, 4, 4)),
+    "scatter_reduce mean of bools": (
+        lambda x, y: x.scatter_reduce(0, y, x, "mean"), b(3), i(3) - 1),
+    "scatter_reduce amax of complex": (
+        lambda x, y: x.scatter_reduce(0, y, x, "amax"), c(3), i(3) - 1),
+    "nll_loss of integers": (lambda x, y: F.nll_loss(x, y), i(2, 3), i(2)),
+    "renorm of integers": (lambda x: torch.renorm(x, 2, 0, 1), i(2, 3)),
+    "cumsum into bools": (lambda x: x.cumsum(0, dtype=torch.bool), f(3)),
+    "geometric_ of bools": (lambda x: x.geometric_(0.5), b(3)),
     # values
     "uniform range": (lambda x: x.uniform_(2, 1), f(2)),
     "normal std": (lambda x: x.normal_(0, -1), f(2)),

@@ -39,6 +39,7 @@ def full_name(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
 
 
+XLA = torch.device("xla")
 OPS = {full_name(op): op for op in op_db if full_name(op) not in CPU_ONLY}
 
 
@@ -51,16 +52,20 @@ def uploaded(x: torch.Tensor) -> torch.Tensor:
     return x.detach().to("xla").requires_grad_(x.requires_grad)
 
 
-def on_device(x: Any, tensor: Callable[[torch.Tensor], torch.Tensor] = uploaded) -> Any:
+def on_device(
+    x: Any,
+    tensor: Callable[[torch.Tensor], torch.Tensor] = uploaded,
+    device: torch.device = XLA,
+) -> Any:
     """Arguments for the device; tensors as `tensor` moves them."""
     if isinstance(x, torch.Tensor):
         return tensor(x)
     if isinstance(x, torch.device) or (isinstance(x, str) and x == "cpu"):
-        return torch.device("xla")
+        return device
     if isinstance(x, dict):
-        return {k: on_device(v, tensor) for k, v in x.items()}
+        return {k: on_device(v, tensor, device) for k, v in x.items()}
     if isinstance(x, list | tuple) and not isinstance(x, torch.Size):
-        return type(x)(on_device(v, tensor) for v in x)
+        return type(x)(on_device(v, tensor, device) for v in x)
     return x
 
 
