@@ -46,6 +46,12 @@ int64_t checked_length(double n) {
   return static_cast<int64_t>(n);
 }
 
+// Kernels that eager has not got.
+void check_kernel(std::string_view kernel, DType t, bool complex) {
+  if (t == DType::kPred || (ir::is_complex(t) && !complex))
+    fail(Code::kNotImplemented, not_implemented_for(kernel, t));
+}
+
 void arange_type(const Args& a, std::vector<Type>& out) {
   Range r = range_of(a);
   DType t = a.dtype_or("dtype", r.real ? DType::kF32 : DType::kS64);
@@ -58,13 +64,16 @@ void arange_type(const Args& a, std::vector<Type>& out) {
   } else {
     n = checked_length(std::ceil((r.end - r.start) / r.step));
   }
+  check_kernel("arange_cpu", t, false);
   out.push_back(ir::make_type(t, IntList{n}));
 }
 void range_type(const Args& a, std::vector<Type>& out) {
   Range r = range_of(a);
   check_range(r);
   int64_t n = checked_length(std::floor((r.end - r.start) / r.step)) + 1;
-  out.push_back(ir::make_type(a.dtype_or("dtype", DType::kF32), IntList{n}));
+  DType t = a.dtype_or("dtype", DType::kF32);
+  check_kernel("range_cpu", t, false);
+  out.push_back(ir::make_type(t, IntList{n}));
 }
 // Floats count in double, as eager's accumulation type does, and round once.
 void arange_lower(Lowering& l, std::vector<V>& out) {
@@ -100,6 +109,7 @@ void linspace_type(const Args& a, std::vector<Type>& out) {
                t->rank(), " dimensions"));
   }
   DType t = a.dtype_or("dtype", is_complex ? DType::kC64 : DType::kF32);
+  if (steps > 1) check_kernel("linspace_cpu", t, true);
   out.push_back(ir::make_type(t, IntList{steps}));
 }
 
@@ -283,7 +293,7 @@ Family creation() {
       {.name = "aten::fill.Tensor",
        .type = fill_tensor_type,
        .lower = fill_tensor_lower,
-       .layout = Layout::kLikeFirst},
+       .layout = Layout::kIterator},
   };
   return kRows;
 }

@@ -33,6 +33,21 @@ void sub(Lowering& l, std::vector<V>& out) {
   Type t = compute_type(l);
   put(l, out, l.builder().sub(l.number("self", t), scaled(l, l.number("other", t))));
 }
+// As at::sub with its operands swapped.
+void type_rsub(const Args& a, std::vector<Type>& out) {
+  bool self = a.type("self").dtype() == DType::kPred,
+       other = a.type("other").dtype() == DType::kPred;
+  if (self && other)
+    fail(Code::kRuntime,
+         "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+         "`logical_xor()` operator instead.");
+  if (self || other)
+    fail(Code::kRuntime,
+         "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to "
+         "invert a mask, use the `~` or `logical_not()` operator instead.");
+  type_binary(a, out);
+}
+
 void rsub(Lowering& l, std::vector<V>& out) {
   Type t = compute_type(l);
   put(l, out, l.builder().sub(l.number("other", t), scaled(l, l.number("self", t))));
@@ -347,14 +362,14 @@ void type_complex(const Args& a, std::vector<Type>& out) {
 const Row kRows[] = {
     {"aten::add.Tensor", nullptr, add},
     {"aten::sub.Tensor", nullptr, sub},
-    {"aten::rsub.Tensor", type_binary, rsub, Layout::kLikeFirst},
-    {"aten::rsub.Scalar", type_binary, rsub, Layout::kLikeFirst},
+    {"aten::rsub.Tensor", type_rsub, rsub, Layout::kIterator},
+    {"aten::rsub.Scalar", type_rsub, rsub, Layout::kIterator},
     {"aten::mul.Tensor", nullptr, binary<multiply>},
     {"aten::div.Tensor", nullptr, binary<divide>},
     {"aten::div.Tensor_mode", nullptr, div_mode},
-    {"aten::floor_divide", type_binary, whole_quotient<divide_floor>, Layout::kLikeFirst},
+    {"aten::floor_divide", type_binary, whole_quotient<divide_floor>, Layout::kIterator},
     {"aten::remainder.Tensor", nullptr, binary<remainder>},
-    {"aten::remainder.Scalar_Tensor", type_binary, binary<remainder>, Layout::kLikeFirst},
+    {"aten::remainder.Scalar_Tensor", type_binary, binary<remainder>, Layout::kIterator},
     {"aten::fmod.Tensor", nullptr, binary<fmod>},
 
     {.name = "aten::pow.Tensor_Scalar",
@@ -371,16 +386,16 @@ const Row kRows[] = {
     {"aten::bitwise_right_shift.Tensor", nullptr,
      binary<shift<"stablehlo.shift_right_arithmetic">>},
     {"aten::__lshift__.Tensor", type_binary, binary<shift<"stablehlo.shift_left">>,
-     Layout::kLikeFirst},
+     Layout::kIterator},
     {"aten::__rshift__.Tensor", type_binary, binary<shift<"stablehlo.shift_right_arithmetic">>,
-     Layout::kLikeFirst},
+     Layout::kIterator},
     {"aten::__lshift__.Scalar", type_binary, binary<shift<"stablehlo.shift_left">>,
-     Layout::kLikeFirst},
+     Layout::kIterator},
     {"aten::__rshift__.Scalar", type_binary, binary<shift<"stablehlo.shift_right_arithmetic">>,
-     Layout::kLikeFirst},
-    {"aten::logical_and", type_binary_pred, logical<"stablehlo.and">, Layout::kLikeFirst},
-    {"aten::logical_or", type_binary_pred, logical<"stablehlo.or">, Layout::kLikeFirst},
-    {"aten::logical_xor", type_binary_pred, logical<"stablehlo.xor">, Layout::kLikeFirst},
+     Layout::kIterator},
+    {"aten::logical_and", type_binary_pred, logical<"stablehlo.and">, Layout::kIterator},
+    {"aten::logical_or", type_binary_pred, logical<"stablehlo.or">, Layout::kIterator},
+    {"aten::logical_xor", type_binary_pred, logical<"stablehlo.xor">, Layout::kIterator},
     {"aten::gcd", nullptr, binary<gcd>},
     {"aten::lcm", nullptr, binary<lcm>},
 
@@ -398,8 +413,8 @@ const Row kRows[] = {
     {"aten::logaddexp", nullptr, binary<log_add_exp>},
     {"aten::logaddexp2", nullptr, binary<log_add_exp2>},
     {"aten::special_zeta", nullptr, binary<hurwitz_zeta>},
-    {"aten::complex", type_complex<"real", "imag">, complex, Layout::kLikeFirst},
-    {"aten::polar", type_complex<"abs", "angle">, polar, Layout::kLikeFirst},
+    {"aten::complex", type_complex<"real", "imag">, complex, Layout::kIterator},
+    {"aten::polar", type_complex<"abs", "angle">, polar, Layout::kIterator},
 };
 
 }  // namespace

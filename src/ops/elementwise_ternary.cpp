@@ -92,7 +92,7 @@ const Row kRows[] = {
     {"aten::addcmul", nullptr, add_combined<product>},
     {"aten::lerp.Scalar", nullptr, lerp},
     {"aten::lerp.Tensor", nullptr, lerp},
-    {"aten::where.self", type_where, where, Layout::kLikeFirst},
+    {"aten::where.self", type_where, where, Layout::kIterator},
     {"aten::masked_fill.Scalar", type_masked_fill, masked_fill},
     {"aten::masked_fill.Tensor", type_masked_fill, masked_fill},
 };

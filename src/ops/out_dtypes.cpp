@@ -1,6 +1,6 @@
-// Which ops take an out= tensor of the result's dtype only, and in which words, as data. Structured
-// ops are not here: the recorder knows them from their meta functions. The others cast into it, as
-// PyTorch's TensorIterator does. Constant; any thread.
+// What eager asks of out= tensors, op by op: which dtypes, in which words, and what follows from
+// them, as data. Structured ops are not here: the recorder knows them from their meta functions.
+// The others cast into it, as PyTorch's TensorIterator does. Constant; any thread.
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -19,6 +19,13 @@ struct Rule {
 };
 
 std::string scalar(DType t) { return std::string(eager_name(t).scalar); }
+
+// at::canCast
+bool casts(DType from, DType to) {
+  if (ir::is_complex(from)) return ir::is_complex(to);
+  if (ir::is_float(from)) return ir::is_float(to) || ir::is_complex(to);
+  return from == DType::kPred || to != DType::kPred;
+}
 
 std::string same_unary(DType want, DType have) {
   return cat("Found dtype ", scalar(have), " but expected ", scalar(want));
@@ -45,8 +52,44 @@ std::string where_words(DType want, DType have) {
   return cat("Expected out type to be ", scalar(want), " but got ", scalar(have));
 }
 
+std::string exactly(DType want, DType have) {
+  return cat("Expected out tensor to have dtype ", eager_name(want).cpp, ", but got ",
+             eager_name(have).cpp, " instead");
+}
+std::string dot_words(DType want, DType have) {
+  return cat("result dtype ", scalar(have), " does not match input dtype ", scalar(want));
+}
+std::string values_words(DType want, DType have) {
+  return cat("expected scalar type '", scalar(want), "' but got '", scalar(have),
+             "' for values output");
+}
+std::string same_type_words(DType, DType) { return "output values must be of same type as input"; }
+std::string histogram_words(DType, DType) {
+  return "torch.histogram: input tensor and hist tensor should have the same dtype";
+}
+std::string heaviside_words(DType, DType) {
+  return "heaviside is not yet implemented for tensors with different dtypes.";
+}
+std::string places_words(DType, DType have) {
+  return cat(
+      "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or "
+      "Long(int64), but we got output tensor's dtype ",
+      scalar(have));
+}
+std::string boolean_words(DType, DType) { return "does not support non-boolean outputs."; }
+
 constexpr Rule kRules[] = {
-    {"abs ceil conj_physical frac floor neg round round.decimals sign sgn trunc bitwise_not "
+    {"sum sum.dim_IntList prod prod.dim_int nansum cumsum cumprod linalg_vector_norm "
+     "norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dtype norm.ScalarOpt_dim_dtype",
+     exactly},
+    {"dot vdot", dot_words},
+    {"mode median.dim nanmedian.dim", values_words},
+    {"kthvalue", same_type_words},
+    {"histc", histogram_words},
+    {"heaviside", heaviside_words},
+    {"searchsorted.Tensor searchsorted.Scalar bucketize.Tensor bucketize.Scalar", places_words},
+    {"isposinf isneginf signbit", boolean_words},
+    {"clamp abs ceil conj_physical frac floor neg round round.decimals sign sgn trunc bitwise_not "
      "softshrink hardshrink gelu silu elu leaky_relu mish hardswish hardsigmoid softplus hardtanh",
      same_unary},
     {"amax amin", input_and_out},
@@ -75,9 +118,31 @@ const Rule* find_rule(std::string_view row) {
 
 void check_out(const Row& row, DType result, DType out) {
   if (result == out) return;
+  std::string_view name = row.name;
   // abs of complex numbers has a kernel of its own, which casts.
-  if (std::string_view(row.name) == "aten::abs" && ir::is_complex(out)) return;
-  if (const Rule* r = find_rule(row.name)) fail(Code::kRuntime, r->words(result, out));
+  if (name == "aten::abs" && ir::is_complex(out)) return;
+  if (any_word("all all.dim any any.dim all.dims any.dims",
+               [&](std::string_view op) { return name.substr(6) == op; })) {
+    if (out != DType::kU8)
+      fail(Code::kRuntime,
+           cat(name.substr(6, 3), " only supports bool tensor for result, got: ", scalar(out)));
+    return;
+  }
+  if ((name == "aten::cat" || name == "aten::stack") && !casts(result, out))
+    fail(Code::kType,
+         cat("torch.cat(): input types can't be cast to the desired output type ", scalar(out)));
+  if (const Rule* r = find_rule(name)) fail(Code::kRuntime, r->words(result, out));
+}
+
+bool fills_outs(std::string_view row) {
+  std::string_view base = row.substr(6, row.find('.', 6) - 6);  // without the overload
+  return any_word("arange range linspace logspace",
+                  [&](std::string_view op) { return base == op; });
+}
+
+bool takes_outs_dtype(std::string_view row) {
+  return any_word("sum sum.dim_IntList prod prod.dim_int nansum cumsum cumprod",
+                  [&](std::string_view op) { return row.substr(6) == op; });
 }
 
 void check_inplace(const Row& row, DType self) {

@@ -390,7 +390,7 @@ constexpr Row fills(const char* name, TypeRule type, LowerRule lower, const char
   return {.name = name,
           .type = type,
           .lower = lower,
-          .layout = Layout::kLikeFirst,
+          .layout = Layout::kIterator,
           .special = Special::kRandom,
           .numbers = numbers,
           .also = also,
@@ -431,7 +431,7 @@ Family random() {
       {.name = "aten::rrelu_with_noise",
        .type = rrelu_type,
        .lower = rrelu_lower,
-       .layout = Layout::kLikeFirst,
+       .layout = Layout::kIterator,
        .special = Special::kRandom,
        .writes = "noise"},
       draws("aten::normal.Tensor_Tensor", normal_tensors_type, normal_lower),
@@ -443,7 +443,7 @@ Family random() {
       {.name = "aten::native_dropout_backward",
        .type = dropout_backward_type,
        .lower = dropout_backward_lower,
-       .layout = Layout::kLikeFirst,
+       .layout = Layout::kIterator,
        .numbers = "scale"},
   };
   return kRows;

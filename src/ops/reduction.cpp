@@ -251,6 +251,10 @@ void type_trace(const Args& a, std::vector<Type>& out) {
 void check_nansum(const Args& a) {
   if (ir::is_complex(a.type("self").dtype()))
     fail(Code::kRuntime, "nansum on CPU does not support complex inputs");
+  // An integer tensor is summed plainly.
+  DType t = a.dtype_or("dtype", DType::kF32);
+  if (ir::is_float(a.type("self").dtype()) && !ir::is_float(t))
+    fail(Code::kNotImplemented, not_implemented_for("nansum_cpu", t));
 }
 
 const Row kRows[] = {

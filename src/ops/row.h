@@ -122,7 +122,7 @@ using SplitRule = void (*)(const Args& a, std::vector<uint64_t>& structure,
 // How eager lays out the first result; only strides depend on it, never values.
 enum class Layout : unsigned char {
   kContiguous,
-  kLikeFirst,  // TensorIterator: the (dense) strides of the first operand; row-major if contiguous
+  kIterator,     // elementwise: what PyTorch's TensorIterator makes of all tensor arguments
   kCopyOfFirst,  // clone: the (dense) strides of the first operand, those of size-1 dims too
 };
 
@@ -171,6 +171,10 @@ void check_call(const Row& row, const Args& args);
 void check_out(const Row& row, DType result, DType out);
 // The same for a tensor that the in-place form writes.
 void check_inplace(const Row& row, DType self);
+// Does the op compute in the dtype of out=, where it is given none?
+bool takes_outs_dtype(std::string_view row);
+// Does an out= of as many elements keep its shape?
+bool fills_outs(std::string_view row);
 
 // All rows, family by family. Families are functions so that there is no static-initialisation
 // order.

@@ -55,7 +55,7 @@ template <Red how>
 void extreme_type(const Args& a, std::vector<Type>& out) {
   Type self = a.type("self");
   a.dim("dim", self.rank());
-  if (ir::is_complex(self.dtype()))
+  if (ir::is_complex(self.dtype()) && self.numel())
     fail(Code::kNotImplemented,
          not_implemented_for(how == Red::kMax ? "cummax_cpu" : "cummin_cpu", self.dtype()));
   out.push_back(self);
@@ -84,7 +84,7 @@ void extreme_lower(Lowering& l, std::vector<V>& out) {
 
 template <Red how>
 void check_cumulative(const Args& a) {
-  if (a.dtype_or("dtype", DType::kF32) == DType::kPred)
+  if (a.type("self").numel() && a.dtype_or("dtype", DType::kF32) == DType::kPred)
     fail(
         Code::kNotImplemented,
         not_implemented_for(how == Red::kSum ? "cumsum_out_cpu" : "cumprod_out_cpu", DType::kPred));

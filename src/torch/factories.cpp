@@ -4,6 +4,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/InferSize.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_conj_physical.h>
 #include <ATen/ops/_local_scalar_dense.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
@@ -142,8 +143,12 @@ Tensor& fill_tensor(Tensor& self, const Tensor& value) {
   TORCH_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ",
               value.dim(), " dimensions.");
   if (value.device().is_cpu()) return fill_scalar(self, value.item());
-  guarded([&] { copy_value(without_repeats(self), resolved_value(value)); },
-          [] { return std::string("aten::fill_.Tensor"); });
+  guarded(
+      [&] {
+        check_overlap(self);
+        copy_value(self, resolved_value(value));
+      },
+      [] { return std::string("aten::fill_.Tensor"); });
   return self;
 }
 
@@ -372,6 +377,11 @@ const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::Mem
   return self;
 }
 
+// Real tensors stay as they are, whatever their layout.
+Tensor& conj_physical(Tensor& self) {
+  return self.is_complex() ? self.copy_(at::_conj_physical(self)) : self;
+}
+
 // An ordinary zero: it costs the program nothing, so the ZeroTensor key's shortcuts have no use
 // here.
 Tensor efficient_zero(IntArrayRef size, std::optional<at::ScalarType> dtype,
@@ -403,6 +413,7 @@ void register_factories(torch::Library& m) {
   m.impl("set_", TORCH_FN(set_nothing));
   m.impl("is_set_to", TORCH_FN(is_set_to));
   m.impl("resize_", TORCH_FN(resize));
+  m.impl("conj_physical_", TORCH_FN(conj_physical));
   m.impl("_efficientzerotensor", TORCH_FN(efficient_zero));
 }
 

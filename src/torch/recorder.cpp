@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/ivalue_inl.h>
 #include <ATen/native/Resize.h>
 
@@ -42,8 +43,7 @@ const ir::Symbol kPrecision = ir::symbol(ops::kPrecision), kSeed = ir::symbol("s
        "move the other tensor with .to(\"xla\")");
 }
 
-// Strides of eager's result where a row has a rule of its own and the op keeps its first operand's
-// layout: those of the operand, made dense where it has gaps or overlaps.
+// Strides of a copy: those of the operand, made dense where it has gaps or overlaps.
 std::unique_ptr<Dims> like_first(const Impl& first, Type result) {
   if (!result || first.sizes() != ref_of(result.dims())) return nullptr;
   return std::make_unique<Dims>(dims_of(dense_strides(first)));
@@ -64,6 +64,23 @@ at::Tensor meta_of(const at::Tensor& t) {
   Impl* p = t.defined() ? impl_or_null(t) : nullptr;
   if (!p) return t;
   return at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type());
+}
+
+// Strides that PyTorch's TensorIterator gives the result of an elementwise op on these arguments.
+std::unique_ptr<Dims> iterator_strides(const Stack& args, Type result) {
+  at::TensorIteratorConfig config;
+  config.set_check_mem_overlap(false).check_all_same_dtype(false).check_all_same_device(false);
+  config.declare_static_dtype_and_device(at::kByte, at::kMeta).add_owned_output(at::TensorBase());
+  for (const c10::IValue& v : args)
+    if (v.isTensor() && v.toTensor().defined()) {
+      const at::Tensor& t = v.toTensor();
+      config.add_owned_const_input(
+          at::detail::empty_strided_meta(t.sizes(), t.strides(), at::kByte));
+    }
+  at::TensorIterator iterator = config.build();
+  const at::TensorBase& out = iterator.tensor_base(0);
+  if (out.sizes() != ref_of(result.dims()) || out.is_contiguous()) return nullptr;
+  return std::make_unique<Dims>(span_of(out.strides()));
 }
 
 Result result_of(const at::Tensor& t) {
@@ -270,8 +287,8 @@ void Call::finish_key(FormKind form) {
   }
   for (uint64_t w : attrs_.words()) key_ = mix(key_, w);
   if (strided_) key_ = mix(key_, strides_);
-  // An in-place form has checks of its own, so it has entries of its own.
-  key_ = mix(key_, static_cast<uint64_t>(form == FormKind::kInplace));
+  // The forms have checks of their own, so they have entries of their own.
+  key_ = mix(key_, static_cast<uint64_t>(form));
 }
 
 const Inferred* Call::lookup() const {
@@ -286,20 +303,23 @@ void Call::with_args(const std::function<void(const ops::Args&)>& f) const {
               {operands_.data(), operands_.size()}));
 }
 
-bool Call::keeps_strides() const {
-  ops::Layout how = op_.row->layout;
-  if (how == ops::Layout::kContiguous || !first_ || plain_strides(*first_)) return false;
-  return how == ops::Layout::kCopyOfFirst || !first_->is_contiguous();
+std::unique_ptr<Dims> Call::strides_of(Type result, const Stack& args) const {
+  if (!result || !strided_) return nullptr;
+  switch (op_.row->layout) {
+    case ops::Layout::kContiguous:
+      return nullptr;
+    case ops::Layout::kIterator:
+      return iterator_strides(args, result);
+    case ops::Layout::kCopyOfFirst:
+      return first_ && !plain_strides(*first_) ? like_first(*first_, result) : nullptr;
+  }
+  return nullptr;
 }
 
-Inferred Call::by_rule() const {
+Inferred Call::by_rule(const Stack& args) const {
   Inferred i;
-  with_args([&](const ops::Args& args) { op_.row->type(args, i.types); });
-  for (Type t : i.types) {
-    Result r{t, nullptr};
-    if (keeps_strides()) r.strides = like_first(*first_, t);
-    i.results.push_back(std::move(r));
-  }
+  with_args([&](const ops::Args& a) { op_.row->type(a, i.types); });
+  for (Type t : i.types) i.results.push_back({t, strides_of(t, args)});
   return i;
 }
 
@@ -325,6 +345,20 @@ Inferred Call::by_dry_run(Stack& stack) const {
   return i;
 }
 
+void check_out(const OpInfo& op, Type t, const at::Tensor& out) {
+  if (!t) return;
+  at::ScalarType from = to_scalar_type(t.dtype());
+  ops::check_out(*op.row, t.dtype(), to_dtype(out.scalar_type()));
+  if (op.exact_out && from != out.scalar_type())
+    fail(Code::kRuntime, cat("Expected out tensor to have dtype ",
+                             std::string_view(caffe2::TypeMeta::fromScalarType(from).name()),
+                             ", but got ", std::string_view(out.dtype().name()), " instead"));
+  if (!c10::canCast(from, out.scalar_type()))
+    fail(Code::kRuntime,
+         cat("result type ", c10::toString(from), " can't be cast to the desired output type ",
+             c10::toString(out.scalar_type())));
+}
+
 void Call::check_inplace(const Inferred& i) const {
   const Impl& self = *first_;
   Type t = i.types.at(0);
@@ -343,9 +377,25 @@ void Call::check_inplace(const Inferred& i) const {
              " first"));
 }
 
+void Call::check_outs(const Inferred& i) const {
+  size_t next = 0;
+  auto check = [&](const at::Tensor& t) {
+    if (next < i.types.size()) check_out(op_, i.types[next++], t);
+  };
+  for (const c10::IValue& v : outs_) {
+    if (v.isTensor()) {
+      check(v.toTensor());
+    } else {
+      for (const at::Tensor& t : v.toTensorVector()) check(t);
+    }
+  }
+}
+
 const Inferred& Call::miss(FormKind form, Stack& stack) {
-  Inferred i = op_.row->type ? by_rule() : op_.meta ? by_meta(stack) : by_dry_run(stack);
-  if (form == FormKind::kInplace && first_) check_inplace(i);  // eager's kernels come last
+  Inferred i = op_.row->type ? by_rule(stack) : op_.meta ? by_meta(stack) : by_dry_run(stack);
+  if (form == FormKind::kInplace && first_) check_inplace(i);
+  check_outs(i);
+  if (first_written_) check_overlap(*first_written_);  // eager's kernels come last
   with_args([&](const ops::Args& args) { ops::check_call(*op_.row, args); });
   return **type_cache().put(key_, std::make_unique<Inferred>(std::move(i)));
 }
@@ -380,16 +430,7 @@ void write_result(const at::Tensor& to, Value v) {
   write(p, cast(std::move(v), to_dtype(to.scalar_type())));
 }
 
-void write_out(const at::Tensor& out, const Result& r, Value v, bool exact) {
-  at::ScalarType from = to_scalar_type(r.type.dtype());
-  if (exact && from != out.scalar_type())
-    fail(Code::kRuntime, cat("Expected out tensor to have dtype ",
-                             std::string_view(caffe2::TypeMeta::fromScalarType(from).name()),
-                             ", but got ", std::string_view(out.dtype().name()), " instead"));
-  if (!c10::canCast(from, out.scalar_type()))
-    fail(Code::kRuntime,
-         cat("result type ", c10::toString(from), " can't be cast to the desired output type ",
-             c10::toString(out.scalar_type())));
+void write_out(const at::Tensor& out, const Result& r, Value v) {
   bool resized = at::native::resize_output(out, ref_of(r.type.dims()));
   if (resized && r.strides)  // eager lays out what it resized as the op likes it
     adopt(impl_of(out), cast(std::move(v), to_dtype(out.scalar_type())), *r.strides);
@@ -469,8 +510,11 @@ void out_results(const OpInfo& op, const Inferred& types, c10::ArrayRef<c10::IVa
                  const ir::NodePtr& node) {
   uint32_t next = 0;
   auto write_next = [&](const at::Tensor& t) {
-    ops::check_out(*op.row, types.types[next].dtype(), to_dtype(t.scalar_type()));
-    write_out(t, types.results[next], {node, next}, op.exact_out);
+    check_out(op, types.types[next], t);
+    if (op.fills_outs && t.numel() == types.types[next].numel())
+      t.copy_(wrap(types, next, node, t.device()).view(t.sizes()));
+    else
+      write_out(t, types.results[next], {node, next});
     ++next;
   };
   for (const c10::IValue& v : outs) {
@@ -497,9 +541,15 @@ void functional_results(const OpInfo& op, const Inferred& types, const ir::NodeP
   for (size_t i = 0; i < op.num_returns; ++i) stack->emplace_back(wrap(types, i, node, device));
 }
 
-// An argument that an out= form has not: an option of a factory.
-c10::IValue option(const ArgInfo& a, const c10::IValue& out) {
-  return a.kind == ArgKind::kDType ? c10::IValue(out.toTensor().scalar_type()) : c10::IValue();
+// The row's arguments, in its order, of a call in some form. What an out= form has not are options
+// of a factory, which follow from out=; some reductions take their dtype from it.
+c10::IValue argument(const Form& form, c10::ArrayRef<c10::IValue> args, size_t i) {
+  bool dtype = form.op->args[i].kind == ArgKind::kDType;
+  if (i < form.leading) {
+    bool theirs = dtype && form.kind == FormKind::kOut && form.op->takes_outs_dtype;
+    if (!theirs || !args[i].isNone()) return args[i];
+  }
+  return dtype ? c10::IValue(args.back().toTensor().scalar_type()) : c10::IValue();
 }
 
 }  // namespace
@@ -515,14 +565,13 @@ void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* st
         for (size_t i = 0; i < form.leading; ++i) {
           if (op.args[i].kind == ArgKind::kGenerator && !args[i].isNone())
             generator = args[i].toGenerator();
-          call.value(op.args[i], args[i]);
         }
-        for (size_t i = form.leading; i < op.args.size(); ++i)
-          call.value(op.args[i], option(op.args[i], args.back()));
+        if (form.kind == FormKind::kOut) call.outs(args.slice(form.leading));
+        if (form.kind == FormKind::kInplace && args[0].isTensor()) call.writes(args[0].toTensor());
+        for (size_t i = 0; i < op.args.size(); ++i) call.value(op.args[i], argument(form, args, i));
         if (op.row->special == ops::Special::kRandom) call.random(generator);
         const Inferred& types = call.infer(form.kind, [&](Stack& s) {
-          for (size_t i = 0; i < op.args.size(); ++i)
-            s.push_back(i < form.leading ? args[i] : option(op.args[i], args.back()));
+          for (size_t i = 0; i < op.args.size(); ++i) s.push_back(argument(form, args, i));
         });
         if (form.kind != FormKind::kFunctional) check_written(form, args);
         ir::NodePtr node = call.node(types);

@@ -78,7 +78,9 @@ struct OpInfo {
   std::vector<size_t> writes;  // positions of the arguments of Row::writes
   MetaFunction meta = nullptr;
   bool exact_out = false;  // MetaRow's
-  std::string base_name;   // "aten::add.Tensor", for messages
+  bool takes_outs_dtype = false;
+  bool fills_outs = false;  // an out= of as many elements keeps its shape: arange, linspace
+  std::string base_name;    // "aten::add.Tensor", for messages
   // A host op without a meta function: its CPU kernel tells the types (host_op.h).
   std::optional<c10::OperatorHandle> cpu = {};
 };
@@ -124,6 +126,11 @@ class Call {
   // The seed and offset of a random row, from the generator argument or the default one.
   void random(const std::optional<at::Generator>& g);
 
+  // The out= tensors of the call, whose dtypes eager looks at before its kernels look at operands'.
+  void outs(c10::ArrayRef<c10::IValue> outs) { outs_ = outs; }
+  // The tensor that an in-place call writes: the same.
+  void writes(const at::Tensor& t) { first_written_ = &t; }
+
   // Result types; on a miss `boxed(stack)` has to push the call's arguments as IValues.
   template <class Boxed>
   const Inferred& infer(FormKind form, Boxed&& boxed) {
@@ -150,11 +157,12 @@ class Call {
   const Inferred* lookup() const;
   const Inferred& miss(FormKind form, Stack& stack);
   void with_args(const std::function<void(const ops::Args&)>& f) const;
-  bool keeps_strides() const;
-  Inferred by_rule() const;
+  std::unique_ptr<Dims> strides_of(ir::Type result, const Stack& args) const;
+  Inferred by_rule(const Stack& args) const;
   Inferred by_meta(Stack& stack) const;
   Inferred by_dry_run(Stack& stack) const;
   void check_inplace(const Inferred& i) const;
+  void check_outs(const Inferred& i) const;
   void check_numbers(const Inferred& i) const;
 
   const OpInfo& op_;
@@ -164,6 +172,8 @@ class Call {
   Hash128 strides_;
   bool strided_ = false;
   c10::SmallVector<at::Scalar, 1> large_;  // numbers that small dtypes may not hold
+  c10::ArrayRef<c10::IValue> outs_;
+  const at::Tensor* first_written_ = nullptr;
   c10::Device device_{c10::kXLA, -1};
   const Impl* first_ = nullptr;
   Dims first_strides_;
@@ -186,7 +196,7 @@ void check_partial_overlap(const at::Tensor& written, const at::Tensor& read);
 at::Tensor wrap(const Inferred& types, size_t i, ir::NodePtr node, c10::Device device);
 void write_result(const at::Tensor& to, ir::Value v);  // casts to the tensor's dtype
 // out=: resizes as eager does (with its warning), checks the dtype; `exact`: no cast.
-void write_out(const at::Tensor& out, const Result& r, ir::Value v, bool exact);
+void write_out(const at::Tensor& out, const Result& r, ir::Value v);
 void write_side_effects(const OpInfo& op, ir::NodePtr node,
                         const std::function<at::Tensor(size_t)>& arg);
 

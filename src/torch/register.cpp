@@ -85,6 +85,8 @@ class Registrar {
       if (!at) return error(row, cat("writes ", w, ", which is not an argument")), nullptr;
       i.writes.push_back(static_cast<size_t>(*at));
     }
+    i.fills_outs = ops::fills_outs(row.name);
+    i.takes_outs_dtype = ops::takes_outs_dtype(row.name);
     if (const MetaRow* meta = meta_row(row.name)) {
       i.exact_out = meta->exact_out;
       if (!row.type) i.meta = meta->function;

@@ -68,6 +68,7 @@ struct Typed<Op, R(A...)> {
         [&]() -> R {
           size_t i = 0;
           (put(c, op->args[i++], args), ...);
+          if constexpr (kForm == FormKind::kInplace) c.writes(std::get<0>(std::tie(args...)));
           const Inferred& types = c.infer(kForm, [&](Stack& s) { (s.emplace_back(args), ...); });
           if constexpr (kForm == FormKind::kInplace) {
             at::Tensor& self = std::get<0>(std::tie(args...));

@@ -4,6 +4,7 @@ A program is a list of statements over tensors t0, t1, ... A statement may raise
 the same type on the device. `note(x)` reads x there and then; all tensors are compared at the end.
 """
 
+import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -114,18 +115,18 @@ def leaf(t: torch.Tensor) -> bool | str:
         return str(e).splitlines()[0]
 
 
-def compare(name: str, ours: Any, eager: Any, exact: bool, scale: float) -> None:
-    """Raises DifferenceError. Inexact values may differ by a share of the largest number seen."""
+def compare(name: str, ours: Any, eager: Any, share: float | None, scale: float) -> None:
+    """Raises DifferenceError. Values with a share may differ by it, of the largest number seen."""
     if not isinstance(eager, torch.Tensor):
         if isinstance(eager, str):
             same = bare(ours) == bare(eager)
         else:
-            return compare(name, torch.tensor(ours), torch.tensor(eager), exact, scale)
+            return compare(name, torch.tensor(ours), torch.tensor(eager), share, scale)
         if not same:
             raise DifferenceError(f"{name}: ours {ours}, eager {eager}")
         return None
     real = eager.dtype.to_real() if eager.is_complex() else eager.dtype
-    tol = 0.0 if exact or real not in RTOL else RTOL[real]
+    tol = 0.0 if share is None or real not in RTOL else max(RTOL[real], share)
     try:
         torch.testing.assert_close(
             ours.detach().cpu(), eager.detach(), rtol=tol, atol=tol * scale, equal_nan=True
@@ -136,8 +137,9 @@ def compare(name: str, ours: Any, eager: Any, exact: bool, scale: float) -> None
 
 
 def bare(text: str) -> str:
-    """A tensor's text without its device and the line breaks that it moves."""
-    return "".join(text.replace("device='xla:0'", "").replace(",", " ").split())
+    """A tensor's text without its device, its op, and the line breaks that these move."""
+    text = re.sub(r"grad_fn=<\w+>|device='xla:0'", "", text)  # .to(cpu) is no op on the CPU
+    return "".join(text.replace(",", " ").split())
 
 
 def run_on_device(statements: list[Statement], eager: Run) -> Run:
@@ -152,21 +154,23 @@ def run_on_device(statements: list[Statement], eager: Run) -> Run:
     return ours
 
 
-def check(statements: list[Statement], eager: Run, inexact: set[str], scale: float) -> None:
+def check(statements: list[Statement], eager: Run, inexact: dict[str, float], scale: float) -> None:
     """Runs the program on the device and compares reads, layouts and values with eager's run.
 
-    `inexact`: variables, and indices of reads as text, that may differ by a rounding.
+    `inexact`: variables, and indices of reads as text, that may be rounded, and its share.
     """
     ours = run_on_device(statements, eager)
     for i, (a, b) in enumerate(zip(ours.notes, eager.notes, strict=True)):
-        compare(f"read {i}", a, b, str(i) not in inexact, scale)
+        compare(f"read {i}", a, b, inexact.get(str(i)), scale)
     left = ours.tensors()
     torch_pjrt.sync()
     for name, t in eager.tensors().items():
         got, want = layout(left[name]), layout(t)
+        if isinstance(got[-1], str) and want[-2]:  # PyTorch's own error: docs/fuzz.md
+            got, want = got[:-1], want[:-1]
         if got != want:
             raise DifferenceError(f"{name}: ours {got}, eager {want}")
-        compare(name, left[name], t, name not in inexact, scale)
+        compare(name, left[name], t, inexact.get(name), scale)
 
 
 def check_text(text: str) -> None:
@@ -177,5 +181,5 @@ def check_text(text: str) -> None:
     for s in statements:
         eager.step(s.text)
     rough = any(not s.exact for s in statements)
-    names = set(eager.tensors()) | {str(i) for i in range(len(eager.notes))} if rough else set()
-    check(statements, eager, names, 10.0)
+    names = [*eager.tensors(), *map(str, range(len(eager.notes)))] if rough else []
+    check(statements, eager, dict.fromkeys(names, 0.0), 10.0)
