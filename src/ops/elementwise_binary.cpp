@@ -362,8 +362,8 @@ void type_complex(const Args& a, std::vector<Type>& out) {
 const Row kRows[] = {
     {"aten::add.Tensor", nullptr, add},
     {"aten::sub.Tensor", nullptr, sub},
-    {"aten::rsub.Tensor", type_rsub, rsub, Layout::kIterator},
-    {"aten::rsub.Scalar", type_rsub, rsub, Layout::kIterator},
+    {"aten::rsub.Tensor", type_rsub, rsub, Layout::kIteratorReversed},
+    {"aten::rsub.Scalar", type_rsub, rsub, Layout::kIteratorReversed},
     {"aten::mul.Tensor", nullptr, binary<multiply>},
     {"aten::div.Tensor", nullptr, binary<divide>},
     {"aten::div.Tensor_mode", nullptr, div_mode},

@@ -3,6 +3,8 @@
 // thread.
 #pragma once
 
+#include <cstdint>
+
 namespace tp::ops {
 
 constexpr int64_t kErfcxPieces = 100, kErfcxTerms = 7;

@@ -3,6 +3,8 @@
 // Constant; any thread.
 #pragma once
 
+#include <cstdint>
+
 namespace tp::ops {
 
 constexpr int64_t kIgammaTerms = 25;

@@ -122,8 +122,9 @@ using SplitRule = void (*)(const Args& a, std::vector<uint64_t>& structure,
 // How eager lays out the first result; only strides depend on it, never values.
 enum class Layout : unsigned char {
   kContiguous,
-  kIterator,     // elementwise: what PyTorch's TensorIterator makes of all tensor arguments
-  kCopyOfFirst,  // clone: the (dense) strides of the first operand, those of size-1 dims too
+  kIterator,          // elementwise: what PyTorch's TensorIterator makes of all tensor arguments
+  kIteratorReversed,  // the same, the last argument first
+  kCopyOfFirst,       // clone: the (dense) strides of the first operand, those of size-1 dims too
 };
 
 // Why an op needs care in recording.

@@ -55,7 +55,7 @@ template <Red how>
 void extreme_type(const Args& a, std::vector<Type>& out) {
   Type self = a.type("self");
   a.dim("dim", self.rank());
-  if (ir::is_complex(self.dtype()) && self.numel())
+  if (ir::is_complex(self.dtype()) && self.numel() && self.rank())
     fail(Code::kNotImplemented,
          not_implemented_for(how == Red::kMax ? "cummax_cpu" : "cummin_cpu", self.dtype()));
   out.push_back(self);

@@ -1,6 +1,8 @@
 // isin, searchsorted, bucketize, histc (search.h).
 #include "ops/search.h"
 
+#include <limits>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/eager_text.h"
@@ -42,19 +44,21 @@ V element_at(Builder& b, V sorted, V place) {
   return b.reshape(take_along_list(b, sorted, as_1d(b, place), 0), place.dims());
 }
 
-// Binary search, all values at once: the answer's bits from the highest down.
+// Binary search, all values at once, in eager's very steps: in a sequence with nan, which is not
+// sorted by <, the answer depends on them.
 V search(Builder& b, V sorted, V values, bool right) {
-  int64_t n = sorted.dims().back(), step = 1;
-  while (step * 2 <= n) step *= 2;
+  int64_t n = sorted.dims().back();
   Type t = values.type.with(DType::kS64);
-  V found = b.zeros(t);
-  for (; step >= 1; step /= 2) {
-    V next = b.add(found, b.constant_int(step, t));
-    V element = element_at(b, sorted, b.sub(next, b.ones(t)));  // clamped where next > n
-    V inside = b.compare(next, b.constant_int(n, t), Cmp::kLe);
-    found = b.select(b.and_(inside, before(b, element, values, right)), next, found);
+  V start = b.zeros(t), end = b.constant_int(n, t);
+  for (int64_t left = n; left > 0; left /= 2) {
+    V middle = b.add(start, b.div(b.sub(end, start), b.constant_int(2, t)));
+    V element = element_at(b, sorted, middle);  // clamped where nothing is left
+    V open = b.compare(start, end, Cmp::kLt), up = before(b, element, values, right);
+    V next = b.select(b.and_(open, up), b.add(middle, b.ones(t)), start);
+    end = b.select(b.and_(open, b.not_(up)), middle, end);
+    start = next;
   }
-  return found;
+  return start;
 }
 
 V comparable(Builder& b, V v) { return v.dtype() == DType::kPred ? b.convert(v, DType::kU8) : v; }
@@ -66,11 +70,21 @@ V insertion_points(Builder& b, V sorted, V values, bool right) {
     return b.zeros(values.type.with(DType::kS64));
   sorted = comparable(b, sorted);
   values = comparable(b, values);
-  bool few = sorted.dims().back() <= kCompareAll;
+  bool few = sorted.dims().back() <= kCompareAll && !ir::is_float(sorted.dtype());
   return few ? count_before(b, sorted, values, right) : search(b, sorted, values, right);
 }
 
 // --- isin
+
+namespace {
+
+// The least number, or infinity where there is none.
+V lowest_but_nan(Builder& b, V x) {
+  V most = b.constant(std::numeric_limits<double>::infinity(), x.type);
+  return b.reduce(b.select(b.is_nan(x), most, x), IntList{0}, Red::kMin);
+}
+
+}  // namespace
 
 void isin_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
@@ -89,9 +103,18 @@ void isin_lower(Lowering& l, std::vector<V>& out) {
     found = b.reduce(each, last, Red::kOr);
   } else {
     elements = comparable(b, elements);
-    V sorted = sort_along(b, comparable(b, tests), 0, false).values;
+    tests = comparable(b, tests);
+    V given = tests;
+    if (ir::is_float(tests.dtype()))  // nan is in no set, and would lead the search astray
+      tests =
+          b.select(b.is_nan(tests), b.broadcast_to(lowest_but_nan(b, tests), tests.dims()), tests);
+    V sorted = sort_along(b, tests, 0, false).values;
     V place = insertion_points(b, sorted, elements, false);
     found = b.compare(element_at(b, sorted, place), elements, Cmp::kEq);
+    if (ir::is_float(tests.dtype())) {
+      V some = b.reduce(b.not_(b.is_nan(given)), IntList{0}, Red::kOr);
+      found = b.and_(found, b.broadcast_to(some, found.dims()));
+    }
   }
   out.push_back(l.b_or("invert", false) ? b.not_(found) : found);
 }

@@ -325,7 +325,8 @@ bool is_set_to(const Tensor& a, const Tensor& b) {
          a.strides() == b.strides() && a.storage_offset() == b.storage_offset();
 }
 
-// The alias's memory as a longer flat root: what was there stays, the rest is zero.
+// The alias's memory as a flat root of that many of its own elements: what was there stays, the rest
+// is zero.
 void grow(Impl& t, int64_t numel) {
   static const ops::Row* row = ops::find_row("torch_pjrt::resize");
   check(row != nullptr, "the op table has torch_pjrt::resize");
@@ -333,7 +334,7 @@ void grow(Impl& t, int64_t numel) {
   Tensor flat = make_view(
       t, ref_of(a.type.dims()),
       a.strides ? ref_of(*a.strides) : IntArrayRef(c10::contiguous_strides(ref_of(a.type.dims()))),
-      0);
+      0, c10::scalarTypeToTypeMeta(to_scalar_type(a.type.dtype())));
   Value root = value_of(impl_of(flat));
   ir::AttrsBuilder attrs;
   attrs.operand(ir::symbol("self"), 0);
@@ -364,10 +365,12 @@ const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::Mem
   Impl& t = impl_of(self);
   if (self.sizes() == size && !format) return self;
   int64_t numel = c10::multiply_integers(size);
-  int64_t need = numel ? self.storage_offset() + numel : 0;
+  int64_t need = numel ? (self.storage_offset() + numel) * static_cast<int64_t>(t.itemsize()) : 0;
   guarded(
       [&] {
-        if (need > t.alias()->type.numel()) grow(t, need);
+        ir::Type memory = t.alias()->type;  // of another dtype where t is a view by dtype
+        int64_t size = ir::dtype_size(memory.dtype());
+        if (need > memory.bytes()) grow(t, (need + size - 1) / size);
       },
       [] { return std::string("aten::resize_"); });
   t.set_sizes_contiguous(size);

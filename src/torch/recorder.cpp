@@ -67,7 +67,8 @@ at::Tensor meta_of(const at::Tensor& t) {
 }
 
 // Strides that PyTorch's TensorIterator gives the result of an elementwise op on these arguments.
-std::unique_ptr<Dims> iterator_strides(const Stack& args, Type result) {
+std::unique_ptr<Dims> iterator_strides(Stack args, Type result, bool reversed) {
+  if (reversed) std::reverse(args.begin(), args.end());
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(false).check_all_same_dtype(false).check_all_same_device(false);
   config.declare_static_dtype_and_device(at::kByte, at::kMeta).add_owned_output(at::TensorBase());
@@ -138,7 +139,12 @@ int64_t Call::operand(Value v, const Impl* t) {
   return static_cast<int64_t>(operands_.size()) - 1;
 }
 
+void Call::note_divisor(const at::Scalar& s) {
+  by_zero_ |= op_.divides && !operands_.empty() && !s.isComplex() && s.toDouble() == 0;
+}
+
 int64_t Call::number(const at::Scalar& s, bool wrapped) {
+  note_divisor(s);
   key_ = mix(
       key_, uint64_t{wrapped});  // a Python number and a 0-d tensor of one type promote differently
   return operand({ir::Node::make_number(to_scalar(s), wrapped), 0}, nullptr);
@@ -153,7 +159,9 @@ int64_t Call::tensor_operand(const at::Tensor& t, bool may_upload) {
     // A Python number, or a 0-d CPU tensor: read now, a run-time number of the program. A tensor
     // keeps its width (promotion sees f32, not "some float").
     bool wrapped = t.unsafeGetTensorImpl()->is_wrapped_number();
-    Value n{ir::Node::make_number(to_scalar(t.item()), wrapped), 0};
+    at::Scalar s = t.item();
+    note_divisor(s);
+    Value n{ir::Node::make_number(to_scalar(s), wrapped), 0};
     if (!wrapped) n = cast(std::move(n), to_dtype(t.scalar_type()));
     key_ = mix(key_, uint64_t{wrapped});
     return operand(std::move(n), nullptr);
@@ -204,6 +212,8 @@ void check_fits(const at::Scalar& s, at::ScalarType t) {
 
 void Call::check_numbers(const Inferred& i) const {
   if (i.types.empty() || !i.types[0]) return;
+  if (by_zero_ && ir::is_int(i.types[0].dtype()) && i.types[0].numel() > 0)
+    fail(Code::kRuntime, "ZeroDivisionError");
   for (const at::Scalar& s : large_) check_fits(s, to_scalar_type(i.types[0].dtype()));
 }
 
@@ -309,7 +319,8 @@ std::unique_ptr<Dims> Call::strides_of(Type result, const Stack& args) const {
     case ops::Layout::kContiguous:
       return nullptr;
     case ops::Layout::kIterator:
-      return iterator_strides(args, result);
+    case ops::Layout::kIteratorReversed:
+      return iterator_strides(args, result, op_.row->layout == ops::Layout::kIteratorReversed);
     case ops::Layout::kCopyOfFirst:
       return first_ && !plain_strides(*first_) ? like_first(*first_, result) : nullptr;
   }
@@ -425,9 +436,11 @@ at::Tensor wrap(const Inferred& types, size_t i, ir::NodePtr node, c10::Device d
                      device);
 }
 
+// A tensor that is lazily negated or conjugated holds its memory's value through that.
 void write_result(const at::Tensor& to, Value v) {
   Impl& p = impl_of(to);
-  write(p, cast(std::move(v), to_dtype(to.scalar_type())));
+  v = cast(std::move(v), to_dtype(to.scalar_type()));
+  write(p, to.is_neg() || to.is_conj() ? with_lazy_bits(std::move(v), to) : std::move(v));
 }
 
 void write_out(const at::Tensor& out, const Result& r, Value v) {

@@ -78,6 +78,7 @@ struct OpInfo {
   std::vector<size_t> writes;  // positions of the arguments of Row::writes
   MetaFunction meta = nullptr;
   bool exact_out = false;  // MetaRow's
+  bool divides = false;    // integers by what may be a number
   bool takes_outs_dtype = false;
   bool fills_outs = false;  // an out= of as many elements keeps its shape: arange, linspace
   std::string base_name;    // "aten::add.Tensor", for messages
@@ -141,7 +142,7 @@ class Call {
       boxed(stack);
       found = &miss(form, stack);
     }
-    if (!large_.empty()) [[unlikely]]
+    if (!large_.empty() || by_zero_) [[unlikely]]
       check_numbers(*found);
     return *found;
   }
@@ -152,6 +153,7 @@ class Call {
  private:
   int64_t operand(ir::Value v, const Impl* t);
   int64_t number(const at::Scalar& s, bool wrapped);
+  void note_divisor(const at::Scalar& s);
   int64_t tensor_operand(const at::Tensor& t, bool may_upload);
   void finish_key(FormKind form);
   const Inferred* lookup() const;
@@ -172,6 +174,7 @@ class Call {
   Hash128 strides_;
   bool strided_ = false;
   c10::SmallVector<at::Scalar, 1> large_;  // numbers that small dtypes may not hold
+  bool by_zero_ = false;                   // a division by the number 0
   c10::ArrayRef<c10::IValue> outs_;
   const at::Tensor* first_written_ = nullptr;
   c10::Device device_{c10::kXLA, -1};

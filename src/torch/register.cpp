@@ -15,6 +15,11 @@
 namespace tp::torch_room {
 namespace {
 
+// Of integers these raise where the divisor is the number 0; of tensors nobody looks.
+constexpr std::string_view kDividing =
+    "aten::remainder.Scalar aten::remainder.Tensor aten::fmod.Scalar aten::fmod.Tensor "
+    "aten::floor_divide aten::floor_divide.Scalar aten::div.Tensor_mode";
+
 using c10::OperatorName;
 
 std::vector<std::string> g_table_errors;
@@ -85,6 +90,7 @@ class Registrar {
       if (!at) return error(row, cat("writes ", w, ", which is not an argument")), nullptr;
       i.writes.push_back(static_cast<size_t>(*at));
     }
+    i.divides = any_word(kDividing, [&](std::string_view op) { return op == row.name; });
     i.fills_outs = ops::fills_outs(row.name);
     i.takes_outs_dtype = ops::takes_outs_dtype(row.name);
     if (const MetaRow* meta = meta_row(row.name)) {

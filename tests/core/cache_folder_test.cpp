@@ -189,6 +189,8 @@ TEST_F(CacheFolderTest, WritersKilledAtAnyTimeLeaveNothingThatIsBelieved) {
         write_cache_file(dir.path, name(i % 3), encode_head(f, program), program);
       }
     }
+    for (int wait = 0; wait < 5000 && std::filesystem::is_empty(dir.path); ++wait)  // it writes now
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::this_thread::sleep_for(std::chrono::milliseconds(3 + round * 7 % 25));
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);

@@ -52,7 +52,7 @@ REDUCE = """
 {a}.sum() | {a}.sum({d}) | {a}.sum({d}, keepdim=True) | {a}.amax({d}) | {a}.amin() | {a}.max() |
 {a}.max({d})[0] | {a}.min({d}, keepdim=True)[0] | {a}.prod() | {a}.prod({d}) | {a}.cumsum({d}) |
 {a}.cumprod({d}) | {a}.sum(({d}, {e})) | {a}.nansum() | {a}.aminmax()[1] | {a}.cummax({d})[0] |
-{a}.trace() | {a}.sum(dtype=torch.float64) | F.max_pool1d({a}.float()[None], 2) | {a}.norm(1)
+{a}.trace() | {a}.sum(dtype=torch.float64) | F.max_pool1d({a}.float()[None], 2) + 0 | {a}.norm(1)
 """
 BINARY = """
 {a} + {b} | {a} - {b} | {a} * {b} | torch.add({a}, {b}, alpha=2) | torch.maximum({a}, {b}) |

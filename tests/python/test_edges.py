@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 import torch
-from eager import assert_equal, check, moved
+from eager import assert_equal, check, check_error, moved
 from torch import nn
 from torch.nn import functional as F
 
@@ -748,3 +748,64 @@ def test_tensor_split_reads_its_places(places, device):
     assert len(got) == len(want)
     for a, b in zip(got, want, strict=True):
         assert_equal(a, b)
+
+
+# ---- nan in sequences that count as sorted ------------------------------------------------------
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "sequence", [[NAN], [1, NAN], [-1, 0.5, 2, NAN], [1, 5, NAN, NAN], [1, 2, 3, 4, NAN, NAN, NAN]]
+)
+@pytest.mark.parametrize("right", [False, True])
+def test_searchsorted_with_nan_takes_eagers_steps(sequence, right):
+    values = torch.tensor([-2.0, 0.5, 1.0, 3.0, 5.0, 9.0, NAN, float("inf")])
+    check(lambda s, v: torch.searchsorted(s, v, right=right), torch.tensor(sequence), values)
+
+
+def test_searchsorted_of_many_numbers():
+    g = torch.Generator().manual_seed(0)
+    sequence, values = torch.randn(3, 100, generator=g).sort()[0], torch.randn(3, 7, generator=g)
+    check(torch.searchsorted, sequence, values)
+    check(torch.searchsorted, sequence[0].contiguous(), values)
+
+
+def test_isin_a_large_set_with_nan():
+    elements = torch.tensor([1.0, 50.0, 99.0, 100.5, NAN, float("inf"), -float("inf")])
+    tests = torch.cat([torch.arange(100.0), torch.full((40,), NAN)])
+    check(torch.isin, elements, tests)
+    check(torch.isin, elements, torch.cat([tests, elements]))
+    check(torch.isin, elements, torch.full((80,), NAN))
+
+
+# ---- strides of elementwise results -------------------------------------------------------------
+
+ITERATED = {
+    "where": torch.where,
+    "logical_xor": lambda c, x, y: c.logical_xor(x),
+    "rsub": lambda c, x, y: torch.rsub(x, y),
+    "floor_divide": lambda c, x, y: torch.floor_divide(x, y),
+}
+
+
+@pytest.mark.parametrize("op", ITERATED.values(), ids=ITERATED.keys())
+@pytest.mark.parametrize("turned", range(8))
+def test_strides_follow_all_operands(op, turned):
+    x = torch.arange(1.0, 13.0).view(3, 4)
+    args = [x > 5, x, x + 1]
+    args = [a.t().contiguous().t() if turned >> i & 1 else a for i, a in enumerate(args)]
+    want = op(*args)
+    got = op(*map(moved, args))
+    assert got.stride() == want.stride()
+    assert_equal(got, want)
+
+
+@pytest.mark.parametrize("op", ["remainder", "fmod", "floor_divide"])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.float32])
+def test_division_by_the_number_zero(op, dtype):
+    x = torch.arange(4).to(dtype)
+    if dtype.is_floating_point:
+        check(lambda x: getattr(torch, op)(x, 0), x)
+    else:
+        check_error(lambda x: getattr(torch, op)(x, 0), x)

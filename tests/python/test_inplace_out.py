@@ -1,5 +1,7 @@
 """In-place and out= forms: eager's casts, resizes, warnings and errors, for every kind of op."""
 
+import warnings
+
 import pytest
 import torch
 from eager import assert_equal, check, check_error, layout, moved, outcome
@@ -369,3 +371,54 @@ def test_factories_with_out_record_no_cut():
     torch_pjrt.metrics.clear()
     check(program, torch.zeros(1))
     assert not [k for k in torch_pjrt.metrics.counters() if k.startswith("aten::")]
+
+
+# ---- reductions compute in the dtype of out= ----------------------------------------------------
+
+
+@pytest.mark.parametrize("op", ["sum", "prod", "cumsum", "cumprod"])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float64])
+def test_reduction_computes_in_outs_dtype(op, dtype):
+    x = torch.tensor([[1.5, 2.5, 0.5], [1.0, 3.9, 2.0]])
+    want, got = torch.empty(0, dtype=dtype), torch.empty(0, dtype=dtype, device="xla")
+    getattr(torch, op)(x, 1, out=want)
+    getattr(torch, op)(x.to("xla"), 1, out=got)
+    assert_equal(got, want)
+
+
+@pytest.mark.parametrize("shape", [(6,), (2, 3), (3, 1, 2), (4,)])
+def test_arange_fills_out_and_keeps_its_shape(shape):
+    want, got = torch.zeros(shape), torch.zeros(shape, device="xla")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of resizing
+        torch.arange(6, out=want)
+        torch.arange(6, out=got)
+    assert_equal(got, want)
+
+
+REFUSED = {
+    "dot": lambda x, out: torch.dot(x[0], x[1], out=out),
+    "kthvalue": lambda x, out: torch.kthvalue(x, 1, out=(out, x.long().new_empty(0))),
+    "mode": lambda x, out: torch.mode(x, 1, out=(out, x.long().new_empty(0))),
+    "vector_norm": lambda x, out: torch.linalg.vector_norm(x, out=out),
+    "clamp": lambda x, out: torch.clamp(x, 0, 1, out=out),
+    "signbit": lambda x, out: torch.signbit(x, out=out),
+    "searchsorted": lambda x, out: torch.searchsorted(x, x, out=out),
+    "cumsum": lambda x, out: torch.cumsum(x, 1, dtype=torch.float32, out=out),
+    "all": lambda x, out: torch.all(x, 1, out=out),
+}
+
+
+@pytest.mark.parametrize("call", REFUSED.values(), ids=REFUSED.keys())
+def test_out_of_another_dtype_is_refused_as_eager_does(call):
+    for device in ("cpu", "xla"):
+        out = torch.empty(0, dtype=torch.float64, device=device)
+        with pytest.raises(RuntimeError):
+            call(torch.ones(2, 3, device=device), out)
+
+
+def test_cat_into_integers_is_a_type_error():
+    for device in ("cpu", "xla"):
+        out = torch.empty(0, dtype=torch.int64, device=device)
+        with pytest.raises(TypeError, match="input types can't be cast"):
+            torch.cat([torch.ones(2, device=device)], out=out)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from eager import check
 
 import torch_pjrt
 from torch_pjrt import state
@@ -188,3 +189,62 @@ def test_graph_of_runs_nothing_and_changes_no_state(x, compiles):
         y.cpu()
     assert seen.count == 1
     assert torch_pjrt.graph.last().text == g.text
+
+
+# ---- lazy bits and other dtypes of one memory ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda t: t, lambda t: t.unfold(0, 2, 2), lambda t: t[1:], lambda t: t.view(2, 3),
+        lambda t: t.as_strided((3,), (1,), 1), lambda t: t.view(2, 3).diagonal(),
+    ],
+    ids=["whole", "unfold", "slice", "view", "as_strided", "diagonal"],
+)  # fmt: skip
+def test_neg_in_place_through_a_lazily_negated_view(place):
+    def program(x):
+        t = torch._neg_view(x)
+        place(t).neg_()
+        return x, t.clone()
+
+    check(program, torch.arange(6.0) - 2)
+
+
+def test_neg_in_place_of_the_imaginary_part_of_a_conjugate():
+    def program(z):
+        z.conj().imag.neg_()
+        return z
+
+    check(program, torch.tensor([1 + 2j, 3 - 4j]))
+
+
+@pytest.mark.parametrize(
+    ("first", "dtype", "size"),
+    [
+        (torch.arange(3.0), torch.uint8, 6),
+        (torch.arange(3.0), torch.uint8, 12),
+        (torch.arange(12).to(torch.uint8), torch.float32, 2),
+        (torch.ones(2, dtype=torch.bool), torch.uint8, 2),
+    ],
+)
+def test_resize_of_a_view_by_dtype_counts_bytes(first, dtype, size):
+    check(lambda x: (x.view(dtype).resize_(size).clone(), x), first)
+
+
+@pytest.mark.parametrize(
+    ("first", "dtype", "size"),
+    [
+        (torch.arange(3.0), torch.uint8, 24),
+        (torch.arange(12).to(torch.uint8), torch.float32, 6),
+        (torch.ones(2, 2, dtype=torch.complex64), torch.float32, 9),
+    ],
+)
+def test_resize_of_a_view_by_dtype_grows_the_memory(first, dtype, size):
+    def program(x):
+        n = x.numel() * x.element_size() // dtype.itemsize
+        y = x.flatten().view(dtype).resize_(size)
+        y[n:] = 0  # undefined until written
+        return y.clone(), x
+
+    check(program, first)
