@@ -133,6 +133,7 @@ set(TP_TORCH
     src/torch/random.cpp
     src/torch/recorder.cpp
     src/torch/register.cpp
+    src/torch/results.cpp
     src/torch/runtime.cpp
     src/torch/schema.cpp
     src/torch/tensor.cpp

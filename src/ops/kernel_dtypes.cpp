@@ -20,7 +20,7 @@ enum Kinds : unsigned {
   kComplexes = 16,
   kBytes = 32,  // u8 and s64, where other integers are refused
   kLongs = 64,
-  kEmpty = 128,  // whatever is empty: eager returns before it comes to its kernel
+  kEmpty = 128,    // whatever is empty: eager returns before it comes to its kernel
   kScalars = 256,  // so is a tensor without dims
   kFloats = kWide | kSmall,
   kInexact = kFloats | kComplexes,

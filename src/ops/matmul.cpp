@@ -106,8 +106,7 @@ template <Text x, Text y>
 void check_batches(const Args& a) {
   DType s = a.type(x.text).dtype(), t = a.type(y.text).dtype();
   if (a.type(x.text).numel() == 0 || a.type(y.text).numel() == 0) return;
-  if (s != t && s == DType::kPred)
-    fail(Code::kNotImplemented, not_implemented_for("bmm", s));
+  if (s != t && s == DType::kPred) fail(Code::kNotImplemented, not_implemented_for("bmm", s));
   if (s != t)
     fail(Code::kRuntime,
          cat("expected scalar type ", eager_name(s).scalar, " but found ", eager_name(t).scalar));

@@ -325,8 +325,8 @@ bool is_set_to(const Tensor& a, const Tensor& b) {
          a.strides() == b.strides() && a.storage_offset() == b.storage_offset();
 }
 
-// The alias's memory as a flat root of that many of its own elements: what was there stays, the rest
-// is zero.
+// The alias's memory as a flat root of that many of its own elements: what was there stays, the
+// rest is zero.
 void grow(Impl& t, int64_t numel) {
   static const ops::Row* row = ops::find_row("torch_pjrt::resize");
   check(row != nullptr, "the op table has torch_pjrt::resize");

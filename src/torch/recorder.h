@@ -199,6 +199,8 @@ void check_partial_overlap(const at::Tensor& written, const at::Tensor& read);
 at::Tensor wrap(const Inferred& types, size_t i, ir::NodePtr node, c10::Device device);
 void write_result(const at::Tensor& to, ir::Value v);  // casts to the tensor's dtype
 // out=: resizes as eager does (with its warning), checks the dtype; `exact`: no cast.
+// Throws with eager's words where the out= tensor has a dtype that this result may not have.
+void check_out(const OpInfo& op, ir::Type result, const at::Tensor& out);
 void write_out(const at::Tensor& out, const Result& r, ir::Value v);
 void write_side_effects(const OpInfo& op, ir::NodePtr node,
                         const std::function<at::Tensor(size_t)>& arg);
