@@ -31,7 +31,7 @@ $(VENV)/.requirements: requirements/build.txt requirements/test.txt
 
 # An editable install without a C++ build: ninja puts _C into torch_pjrt/ itself.
 $(VENV)/.installed: $(VENV)/.requirements pyproject.toml
-	$(PY) -m pip install --quiet --no-build-isolation --no-deps -C wheel.cmake=false -e .
+	$(PY) -m pip install --quiet --no-build-isolation --no-deps --config-settings=wheel.cmake=false -e .
 	@touch $@
 
 # ---- builds ---------------------------------------------------------------------------------
