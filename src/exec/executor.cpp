@@ -194,6 +194,8 @@ Executor::Planned Executor::build(SyncRequest& request, const std::vector<size_t
 Key Executor::key_of(const SyncRequest& request, const Planned& p) const {
   std::span<const uint64_t> general;
   if (p.general) general = p.graph.signature;
+  // A program is compiled for its device.
+  std::string place = request.device == 0 ? std::string() : cat("device ", request.device);
   return make_key({.force_data = request.force_data,
                    .environment = client::client().environment_hash(),
                    .torch_revision = torch_revision_,
@@ -202,7 +204,7 @@ Key Executor::key_of(const SyncRequest& request, const Planned& p) const {
                    .general = general,
                    .parameter_sequence = p.graph.sequence,
                    .donated = as_words(p.donors),
-                   .sharding = {}});
+                   .sharding = place});
 }
 
 bool Executor::generalize(SyncRequest& request, Planned& planned) {

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "base/flags.h"
 #include "base/text.h"
 #include "client/registry.h"
 #include "probe/probe.h"
@@ -43,12 +44,17 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream getDefaultStream(c10::Device d) const override { return getStream(d); }
   c10::Stream exchangeStream(c10::Stream s) const override { return getStream(s.device()); }
-  // Autograd starts as many threads as there are devices: one, until the client says otherwise.
+  // Autograd starts as many threads as there are devices at its first backward, which may come
+  // before there is a client: then as many as there may be.
   c10::DeviceIndex deviceCount() const noexcept override {
+    constexpr c10::DeviceIndex kMost = 16;  // of a host, where a plugin has not been asked
     try {
-      return client::client_exists()
-                 ? static_cast<c10::DeviceIndex>(client::client().devices().size())
-                 : 1;
+      if (client::client_exists())
+        return static_cast<c10::DeviceIndex>(client::client().devices().size());
+      std::string name = flag_text(Flag::kDevice);
+      return name.empty() || name == "CPU" ? static_cast<c10::DeviceIndex>(std::max<int64_t>(
+                                                 1, flag_int(Flag::kCpuDeviceCount)))
+                                           : kMost;
     } catch (...) {
       return 0;
     }

@@ -188,7 +188,8 @@ Tensor copy_from(const Tensor& src, const Tensor& dst, bool) {
       [&] {
         check_copy_shape(src, dst);
         if (dst.device().type() == c10::kXLA) check_overlap(dst);
-        if (src.device().type() != c10::kXLA) {
+        bool here = src.device().type() == c10::kXLA && src.device() == dst.device();
+        if (!here && dst.device().type() == c10::kXLA) {  // from another xla device: by the host
           upload_copy(src.device().is_cpu() ? src : src.cpu(), dst);
         } else if (dst.device().type() != c10::kXLA) {
           download_copy(src, dst);

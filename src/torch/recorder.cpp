@@ -34,12 +34,11 @@ TypeCache& type_cache() {
 const ir::Symbol kPrecision = ir::symbol(ops::kPrecision), kSeed = ir::symbol("seed"),
                  kOffset = ir::symbol("offset");
 
-[[noreturn]] void mixed_devices(const at::Tensor& t) {
+[[noreturn]] void mixed_devices(c10::Device first, c10::Device other) {
   fail(Code::kRuntime,
-       cat("Expected all tensors to be on the same device, but found at least two devices, xla:0 "
-           "and ",
-           t.device().str(), "!"),
-       "move the other tensor with .to(\"xla\")");
+       cat("Expected all tensors to be on the same device, but found at least two devices, ",
+           first.str(), " and ", other.str(), "!"),
+       cat("move the other tensor with .to(\"", first.str(), "\")"));
 }
 
 // Strides of a copy: those of the operand, made dense where it has gaps or overlaps.
@@ -127,6 +126,8 @@ int64_t Call::operand(Value v, const Impl* t) {
   key_ = mix(key_, reinterpret_cast<uintptr_t>(v.type().rep()));
   if (t) {
     if (device_.index() < 0) device_ = t->device();
+    if (t->device().index() != device_.index()) [[unlikely]]
+      mixed_devices(device_, t->device());
     if (!first_) first_ = t;
     if (!plain_strides(*t)) {
       strided_ = true;
@@ -166,10 +167,10 @@ int64_t Call::tensor_operand(const at::Tensor& t, bool may_upload) {
     return operand(std::move(n), nullptr);
   }
   if (may_upload && t.device().is_cpu()) {
-    at::Tensor up = t.to(device_.index() < 0 ? c10::Device(c10::kXLA, 0) : device_);
+    at::Tensor up = t.to(device());
     return operand(value_of(impl_of(up)), &impl_of(up));
   }
-  mixed_devices(t);
+  mixed_devices(device(), t.device());
 }
 
 void Call::tensor(const ArgInfo& a, const at::Tensor& t) {
@@ -245,6 +246,7 @@ void Call::random(const std::optional<at::Generator>& g) {
 }
 
 void Call::value(const ArgInfo& a, const c10::IValue& v) {
+  if (v.isDevice() && v.toDevice().is_xla() && v.toDevice().has_index()) device_ = v.toDevice();
   if (a.kind == ArgKind::kSkip || a.kind == ArgKind::kGenerator) return;
   if (v.isNone()) return attrs_.none(a.symbol);
   switch (a.kind) {
@@ -411,7 +413,7 @@ const Inferred& Call::miss(FormKind form, Stack& stack) {
 }
 
 ir::NodePtr Call::node(const Inferred& types) {
-  if (device_.index() < 0) device_ = c10::Device(c10::kXLA, 0);
+  device_ = device();
   ir::NodePtr made =
       ir::Node::make(*op_.kind, {operands_.data(), operands_.size()}, types.types, attrs_.words());
   made->set_location(here());

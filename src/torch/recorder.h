@@ -19,6 +19,7 @@
 
 #include "ir/node.h"
 #include "ops/row.h"
+#include "torch/kernels.h"
 #include "torch/tensor.h"
 
 namespace tp::torch_room {
@@ -147,7 +148,12 @@ class Call {
     return *found;
   }
   ir::NodePtr node(const Inferred& types);
-  c10::Device device() const { return device_; }
+  // Of the operands, else the one asked for, else the current one.
+  c10::Device device() const {
+    return device_.index() < 0
+               ? c10::Device(c10::kXLA, static_cast<c10::DeviceIndex>(current_device()))
+               : device_;
+  }
   std::string describe() const;  // "aten::add.Tensor(f32[2,3], f32[4])"
 
  private:
