@@ -124,6 +124,7 @@ set(TP_TORCH
     src/torch/host_call.cpp
     src/torch/host_check.cpp
     src/torch/host_op.cpp
+    src/torch/index_check.cpp
     src/torch/meta_rows_0.cpp
     src/torch/meta_rows_1.cpp
     src/torch/meta_rows_2.cpp

@@ -353,7 +353,7 @@ void grow(Impl& t, int64_t numel) {
   bool newborn = a.birth && made.node->role() == ir::Role::kFill;
   old = std::move(a.value);
   old_data = std::move(a.data);
-  a.host = at::Tensor();
+  a.host = a.uploaded = at::Tensor();
   a.value = made;
   a.type = type;
   a.strides = nullptr;

@@ -59,6 +59,8 @@ enum class ArgKind : uint8_t {
   kSkip
 };
 
+struct IndexRule;
+
 struct ArgInfo {
   ir::Symbol symbol;
   ArgKind kind;
@@ -78,8 +80,9 @@ struct OpInfo {
   bool returns_list = false;
   std::vector<size_t> writes;  // positions of the arguments of Row::writes
   MetaFunction meta = nullptr;
-  bool exact_out = false;  // MetaRow's
-  bool divides = false;    // integers by what may be a number
+  bool exact_out = false;                 // MetaRow's
+  const IndexRule* index_rule = nullptr;  // index_check.h
+  bool divides = false;                   // integers by what may be a number
   bool takes_outs_dtype = false;
   bool fills_outs = false;  // an out= of as many elements keeps its shape: arange, linspace
   std::string base_name;    // "aten::add.Tensor", for messages

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "torch/errors.h"
+#include "torch/index_check.h"
 #include "torch/kernels.h"
 #include "torch/recorder.h"
 #include "torch/schema.h"
@@ -90,6 +91,7 @@ class Registrar {
       if (!at) return error(row, cat("writes ", w, ", which is not an argument")), nullptr;
       i.writes.push_back(static_cast<size_t>(*at));
     }
+    i.index_rule = index_rule(row.name);
     i.divides = any_word(kDividing, [&](std::string_view op) { return op == row.name; });
     i.fills_outs = ops::fills_outs(row.name);
     i.takes_outs_dtype = ops::takes_outs_dtype(row.name);

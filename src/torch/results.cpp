@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "torch/errors.h"
+#include "torch/index_check.h"
 #include "torch/recorder.h"
 
 namespace tp::torch_room {
@@ -171,6 +172,7 @@ void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* st
         const Inferred& types = call.infer(form.kind, [&](Stack& s) {
           for (size_t i = 0; i < op.args.size(); ++i) s.push_back(argument(form, args, i));
         });
+        if (op.index_rule) check_indices(op, args);
         if (form.kind != FormKind::kFunctional) check_written(form, args);
         ir::NodePtr node = call.node(types);
         auto arg = [&](size_t i) { return args[i].isTensor() ? args[i].toTensor() : at::Tensor(); };

@@ -100,6 +100,9 @@ void upload(Alias& a, at::Tensor host) {
   std::lock_guard lock(state_lock());
   if (!a.host.is_same(host)) return;  // somebody wrote meanwhile
   a.data = std::move(data);
+  constexpr size_t kMost = 4 << 20;
+  bool indices = at::isIntegralType(host.scalar_type(), false) && host.nbytes() <= kMost;
+  if (indices) a.uploaded = std::move(a.host);
   a.host.reset();
 }
 
@@ -125,17 +128,19 @@ Value root_value(Alias& a) {
 struct Old {
   Value value;
   client::DataPtr data;
-  at::Tensor host;
+  at::Tensor host, uploaded;
   std::vector<std::pair<Hash128, Value>> gathers;
 };
 
 Old replace_locked(Alias& a, Value v) {
-  Old old{std::move(a.value), std::move(a.data), std::move(a.host), std::move(a.gathers)};
+  Old old{std::move(a.value), std::move(a.data), std::move(a.host), std::move(a.uploaded),
+          std::move(a.gathers)};
   if (old.data) a.was = old.data.get();
   a.value = std::move(v);
   a.data = nullptr;
   a.taken = false;
   a.host = at::Tensor();
+  a.uploaded = at::Tensor();
   a.gathers.clear();
   a.raised = false;
   ++a.version;

@@ -58,6 +58,7 @@ class Alias final : public c10::intrusive_ptr_target {
   ir::Value value;  // pending, or the node minted for `data`
   client::DataPtr data;
   at::Tensor host;
+  at::Tensor uploaded;        // what `data` was uploaded from, where it may index (index_check.h)
   bool taken = false;         // a full sync has the pending value and will put a buffer here
   const void* was = nullptr;  // buffer of the last sync, since overwritten; a tag, never followed
   ir::NodePtr birth;          // the fill this alias was born as, until its first sync

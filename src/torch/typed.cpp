@@ -87,7 +87,6 @@ constexpr Entry kHot[] = {
     HOT("aten::native_layer_norm_backward", native_layer_norm_backward),
     HOT("aten::native_batch_norm", native_batch_norm),
     HOT("aten::convolution_overrideable", convolution_overrideable),
-    HOT("aten::index_select", index_select),
     HOT("aten::embedding_dense_backward", embedding_dense_backward),
 };
 #undef HOT

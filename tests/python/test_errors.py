@@ -368,3 +368,74 @@ def test_flag_that_is_no_number_is_told(run_python):
     done = run_python(code=REPORT, XLA_COMPILATION_CACHE_SIZE="many")
     assert "XLA_COMPILATION_CACHE_SIZE" in done.stdout + done.stderr
     assert "many" in done.stdout + done.stderr
+
+
+# ---- indices out of range -----------------------------------------------------------------------
+
+OUT_OF_RANGE = {
+    "embedding": lambda x, i: F.embedding(i, x),
+    "index_select": lambda x, i: x.index_select(0, i),
+    "index_select of columns": lambda x, i: x.index_select(1, i),
+    "gather": lambda x, i: x.gather(1, i[None]),
+    "index": lambda x, i: x[i],
+    "index twice": lambda x, i: x[i, i],
+    "index_put_": lambda x, i: x.index_put_((i,), x[0, 0].clone()),
+    "setitem": lambda x, i: x.__setitem__(i, 1.0),
+    "scatter": lambda x, i: x.scatter(1, i[None], x),
+    "scatter of a number": lambda x, i: x.scatter(1, i[None], 1.0),
+    "scatter_add_": lambda x, i: x.scatter_add_(1, i[None], x.clone()),
+    "scatter_reduce": lambda x, i: x.scatter_reduce(1, i[None], x, "amax"),
+    "index_add": lambda x, i: x.index_add(0, i, x[:2]),
+    "index_copy": lambda x, i: x.index_copy(0, i, x[:2]),
+    "index_fill_": lambda x, i: x.index_fill_(0, i, 1.0),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, x[:2], "amax"),
+    "nll_loss": lambda x, i: F.nll_loss(x[:2], i),
+    "cross_entropy": lambda x, i: F.cross_entropy(x[:2], i),
+    "cross_entropy of images": lambda x, i: F.cross_entropy(x.view(1, 4, 3)[..., :2], i[None]),
+    "one index": lambda x, i: x[i[1:]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", [9, -9])
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_index_out_of_range_raises_where_the_host_has_it(name, bad):
+    check_error(OUT_OF_RANGE[name], torch.arange(12.0).view(3, 4), torch.tensor([0, bad]))
+
+
+@pytest.mark.parametrize("bad", [12, -13])
+def test_take_and_put_out_of_range_raise(bad):
+    x, i = torch.arange(12.0).view(3, 4), torch.tensor([0, bad])
+    check_error(lambda x, i: x.take(i), x, i)
+    check_error(lambda x, i: x.put_(i, x[0, :2].clone()), x, i)
+
+
+def test_ignored_targets_may_be_anything():
+    x, y = torch.arange(12.0).view(3, 4), torch.tensor([0, -100, 3])
+    torch.testing.assert_close(
+        F.cross_entropy(x.to("xla"), y.to("xla")).cpu(), F.cross_entropy(x, y)
+    )
+
+
+def test_indices_are_checked_again_after_a_sync(device):
+    i, x = torch.tensor([0, 7]).to(device), torch.ones(3, device=device)
+    torch_pjrt.sync(wait=True)
+    for _ in range(2):
+        with pytest.raises(IndexError):
+            x[i]
+        torch_pjrt.sync(wait=True)
+
+
+def test_indices_are_judged_by_what_they_are_now(device):
+    i, x = torch.tensor([5, 7]).to(device), torch.arange(3.0).to(device)
+    with pytest.raises(IndexError):
+        x[i]
+    i.sub_(5)
+    assert x[i].tolist() == [0, 2]
+
+
+def test_views_of_indices_are_checked_for_what_they_show(device):
+    i, x = torch.tensor([[0, 7], [1, 2]]).to(device), torch.arange(3.0).to(device)
+    assert x[i[:, 0]].tolist() == [0, 1]
+    assert x[i[1]].tolist() == [1, 2]
+    with pytest.raises(IndexError, match="index 7 is out of bounds"):
+        x[i[:, 1]]
