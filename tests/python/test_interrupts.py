@@ -4,6 +4,7 @@ import pytest
 
 CODE = """
 import signal, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs start without it
 def soon(f=lambda: os.kill(os.getpid(), signal.SIGINT), after=0.4):
     threading.Timer(after, f).start()
 def stopped(f):
