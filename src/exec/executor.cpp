@@ -207,6 +207,15 @@ Key Executor::key_of(const SyncRequest& request, const Planned& p) const {
                    .sharding = place});
 }
 
+namespace {
+
+// Gives nodes their places in this graph again, after another was built of them.
+void number_slots(const ir::Graph& g) {
+  for (size_t i = 0; i < g.order.size(); ++i) g.order[i]->slot = static_cast<uint32_t>(i);
+}
+
+}  // namespace
+
 bool Executor::generalize(SyncRequest& request, Planned& planned) {
   Numbers numbers = split_numbers(planned.graph);
   if (numbers.values.empty()) return false;
@@ -214,7 +223,10 @@ bool Executor::generalize(SyncRequest& request, Planned& planned) {
   Planned p = build(request, structural_order(request.roots, planned.graph));
   numbers = split_numbers(p.graph);
   std::vector<bool> varies = families_.varying(numbers);
-  if (varies.empty()) return false;
+  if (varies.empty()) {
+    number_slots(planned.graph);  // they are p's now
+    return false;
+  }
   General g = make_general(p.graph, std::move(numbers), varies);
   p.graph.signature = std::move(g.signature);
   p.general = std::move(g);

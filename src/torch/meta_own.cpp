@@ -122,7 +122,30 @@ void cholesky_solve(Stack* s) {
   s->assign({c10::IValue(std::move(x))});
 }
 
+MetaFunction generated(std::string_view overload) {
+  for (auto rows : {meta_rows_0(), meta_rows_1(), meta_rows_2()})
+    for (const MetaRow& r : rows)
+      if (overload == r.overload) return r.function;
+  return nullptr;
+}
+
+// PyTorch's own looks at the first slice of the source, which need not be there.
+template <int kind>
+void index_func(Stack* s) {
+  static const MetaFunction usual = generated(kind == 0 ? "aten::index_add" : "aten::index_reduce");
+  const at::Tensor &self = (*s)[0].toTensor(), &index = (*s)[2].toTensor(),
+                   &source = (*s)[3].toTensor();
+  bool nothing = index.dim() == 1 && index.numel() == 0 && source.numel() == 0;
+  if (!nothing || self.dim() == 0 || source.dim() != self.dim()) return usual(s);
+  TORCH_CHECK(self.scalar_type() == source.scalar_type(), kind == 0 ? "index_add" : "index_reduce",
+              "(): self (", self.scalar_type(), ") and source (", source.scalar_type(),
+              ") must have the same scalar type");
+  s->assign({c10::IValue(at::detail::empty_meta(self.sizes(), self.scalar_type()))});
+}
+
 constexpr MetaRow kRows[] = {
+    {"aten::index_add", index_func<0>, true},
+    {"aten::index_reduce", index_func<1>, true},
     {"aten::linalg_solve_triangular", solve_triangular, false},
     {"aten::_cholesky_solve_helper", cholesky_solve, false},
     {"aten::_fft_c2c", fft_c2c, false},

@@ -111,7 +111,7 @@ c10::IValue map_tensors(const c10::IValue& v, at::Tensor (*f)(const at::Tensor&)
 const MetaRow* meta_row(std::string_view overload) {
   static const auto* map = [] {
     auto* m = new std::unordered_map<std::string_view, const MetaRow*>;
-    for (auto rows : {meta_rows_0(), meta_rows_1(), meta_rows_2(), meta_rows_own()})
+    for (auto rows : {meta_rows_own(), meta_rows_0(), meta_rows_1(), meta_rows_2()})  // ours first
       for (const MetaRow& r : rows) m->emplace(r.overload, &r);
     return m;
   }();

@@ -20,6 +20,9 @@ namespace {
 constexpr std::string_view kDividing =
     "aten::remainder.Scalar aten::remainder.Tensor aten::fmod.Scalar aten::fmod.Tensor "
     "aten::floor_divide aten::floor_divide.Scalar aten::div.Tensor_mode";
+// These gather from what they may not overwrite meanwhile.
+constexpr std::string_view kNoAlias =
+    "aten::gather aten::take aten::cat aten::kthvalue aten::index_select";
 
 using c10::OperatorName;
 
@@ -91,6 +94,7 @@ class Registrar {
       if (!at) return error(row, cat("writes ", w, ", which is not an argument")), nullptr;
       i.writes.push_back(static_cast<size_t>(*at));
     }
+    i.no_alias = any_word(kNoAlias, [&](std::string_view op) { return op == row.name; });
     i.index_rule = index_rule(row.name);
     i.divides = any_word(kDividing, [&](std::string_view op) { return op == row.name; });
     i.fills_outs = ops::fills_outs(row.name);

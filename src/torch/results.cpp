@@ -56,6 +56,16 @@ void check_overlap(const at::Tensor& t) {
            "Please clone() the tensor before performing the operation.");
 }
 
+namespace {
+
+[[noreturn]] void refuse_overlap() {
+  fail(Code::kRuntime,
+       "unsupported operation: some elements of the input tensor and the written-to tensor refer "
+       "to a single memory location. Please clone() the tensor before performing the operation.");
+}
+
+}  // namespace
+
 void check_partial_overlap(const at::Tensor& written, const at::Tensor& read) {
   const Impl *w = impl_or_null(written), *r = read.defined() ? impl_or_null(read) : nullptr;
   if (!w || !r || w == r || w->alias() != r->alias()) return;
@@ -70,12 +80,20 @@ void check_partial_overlap(const at::Tensor& written, const at::Tensor& read) {
   };
   bool same = begin(*w) == begin(*r) && end(*w) == end(*r) && w->strides() == r->strides();
   if (same || begin(*w) >= end(*r) || begin(*r) >= end(*w)) return;
-  fail(Code::kRuntime,
-       "unsupported operation: some elements of the input tensor and the written-to tensor refer "
-       "to a single memory location. Please clone() the tensor before performing the operation.");
+  refuse_overlap();
 }
 
 namespace {
+
+// The same for ops that may not even write where they read, element by element.
+void check_no_alias(const at::Tensor& written, const at::Tensor& read) {
+  const Impl *w = impl_or_null(written), *r = read.defined() ? impl_or_null(read) : nullptr;
+  if (w && r && w->numel() && r->numel() && w->alias() == r->alias() &&
+      w->storage_offset() == r->storage_offset() && w->sizes() == r->sizes() &&
+      w->strides() == r->strides())
+    refuse_overlap();
+  check_partial_overlap(written, read);
+}
 
 // Do the arguments that a call writes share memory with those that it reads?
 void check_written(const Form& form, c10::ArrayRef<c10::IValue> args) {
@@ -85,8 +103,12 @@ void check_written(const Form& form, c10::ArrayRef<c10::IValue> args) {
     if (!args[w].isTensor()) continue;
     const at::Tensor& written = args[w].toTensor();
     check_overlap(written);
-    for (size_t r = 0; r < reads; ++r)
-      if (r != w && args[r].isTensor()) check_partial_overlap(written, args[r].toTensor());
+    auto check = out && form.op->no_alias ? check_no_alias : check_partial_overlap;
+    for (size_t r = 0; r < reads; ++r) {
+      if (r != w && args[r].isTensor()) check(written, args[r].toTensor());
+      if (form.op->no_alias && args[r].isTensorList())
+        for (const at::Tensor& t : args[r].toTensorVector()) check(written, t);
+    }
   }
 }
 

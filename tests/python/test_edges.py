@@ -809,3 +809,12 @@ def test_division_by_the_number_zero(op, dtype):
         check(lambda x: getattr(torch, op)(x, 0), x)
     else:
         check_error(lambda x: getattr(torch, op)(x, 0), x)
+
+
+def test_indexing_by_nothing_has_gradients():
+    i = torch.empty(0, dtype=torch.int64)
+    for shape in ((2,), (2, 3)):
+        check(lambda x, i: torch.autograd.grad(x.index_select(0, i).sum(), x),
+              torch.ones(shape).requires_grad_(), i)  # fmt: skip
+        check(lambda x, i: x.index_add(0, i, x[:0]), torch.ones(shape), i)
+        check(lambda x, i: x.index_reduce(0, i, x[:0], "amax"), torch.ones(shape), i)

@@ -370,3 +370,24 @@ def test_a_kernel_that_leaves_a_conj_bit_on_its_result_is_read_right(left, adjoi
         return torch.linalg.lu_solve(*x, left=left, adjoint=adjoint).resolve_conj().contiguous()
 
     check(program, lu, pivots, b)
+
+
+def test_an_error_of_one_host_op_is_never_anothers(device):
+    # The three factorisations enter the program in another order than they were recorded in.
+    x = torch.tensor([[2.0, 1.0, 0.5], [1.0, 3.0, 0.2], [0.3, 0.4, 4.0]])
+
+    def gradient(a):
+        return torch.autograd.grad((torch.linalg.lu_factor(a)[0] ** 2).sum(), a)[0]
+
+    a = x.to(device).requires_grad_()
+    first, second = (
+        gradient(a),
+        torch.autograd.grad((torch.linalg.lu_factor(a + 1)[0] ** 2).sum(), a)[0],
+    )
+    bad = torch.Tensor.lu((x * 4).int().to(device))[0]
+    with pytest.raises(NotImplementedError, match="lu_cpu"):
+        bad.cpu()
+    b = x.clone().requires_grad_()
+    torch.testing.assert_close(first.cpu(), gradient(b))
+    want = torch.autograd.grad((torch.linalg.lu_factor(b + 1)[0] ** 2).sum(), b)[0]
+    torch.testing.assert_close(second.cpu(), want)

@@ -422,3 +422,17 @@ def test_cat_into_integers_is_a_type_error():
         out = torch.empty(0, dtype=torch.int64, device=device)
         with pytest.raises(TypeError, match="input types can't be cast"):
             torch.cat([torch.ones(2, device=device)], out=out)
+
+
+ALIASED = {
+    "gather": lambda x: torch.gather(x, 0, torch.zeros_like(x).long(), out=x),
+    "take": lambda x: torch.take(x, torch.zeros_like(x).long(), out=x),
+    "cat": lambda x: torch.cat([x, x[:0]], out=x),
+    "index_select": lambda x: torch.index_select(x, 0, torch.zeros_like(x[:, 0]).long(), out=x),
+    "kthvalue": lambda x: torch.kthvalue(x[0], 1, 0, True, out=(x[0], x.new_empty(0).long())),
+}
+
+
+@pytest.mark.parametrize("call", ALIASED.values(), ids=ALIASED.keys())
+def test_out_that_is_read_meanwhile_is_refused(call):
+    check_error(call, torch.ones(2, 3))
