@@ -1,6 +1,6 @@
 // The index family's rows, and its reading half: index_select, gather, take, nonzero_static.
-// Out-of-range indices cannot raise inside a program; gathers clamp them. What the host still knows is
-// checked where the op is recorded (torch/index_check.h). Any thread.
+// Out-of-range indices cannot raise inside a program; gathers clamp them. What the host still knows
+// is checked where the op is recorded (torch/index_check.h). Any thread.
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/eager_text.h"

@@ -83,7 +83,7 @@ struct OpInfo {
   bool exact_out = false;                 // MetaRow's
   const IndexRule* index_rule = nullptr;  // index_check.h
   bool divides = false;                   // integers by what may be a number
-  bool no_alias = false;  // may out= not be an argument?
+  bool no_alias = false;                  // may out= not be an argument?
   bool takes_outs_dtype = false;
   bool fills_outs = false;  // an out= of as many elements keeps its shape: arange, linspace
   std::string base_name;    // "aten::add.Tensor", for messages
