@@ -260,7 +260,6 @@ constexpr Kernel kKernels[] = {
     {"aten::searchsorted.Scalar", "searchsorted_out_cpu", kNumbers},
     {"aten::bucketize.Tensor", "searchsorted_out_cpu", kNumbers | kEmpty},
     {"aten::bucketize.Scalar", "searchsorted_out_cpu", kNumbers},
-    {"aten::histc", "histogram_cpu", kFloats},
     {"aten::nll_loss_forward", "nll_loss_out_frame", kFloats, "self"},
     {"aten::nll_loss2d_forward", "nll_loss2d_forward_out_frame", kFloats, "self"},
     {"aten::mse_loss", "mse_cpu", kFloats},

@@ -84,7 +84,8 @@ void extreme_lower(Lowering& l, std::vector<V>& out) {
 
 template <Red how>
 void check_cumulative(const Args& a) {
-  if (a.type("self").numel() && a.dtype_or("dtype", DType::kF32) == DType::kPred)
+  Type self = a.type("self");
+  if (self.numel() && self.rank() && a.dtype_or("dtype", DType::kF32) == DType::kPred)
     fail(
         Code::kNotImplemented,
         not_implemented_for(how == Red::kSum ? "cumsum_out_cpu" : "cumprod_out_cpu", DType::kPred));
