@@ -243,7 +243,7 @@ constexpr Kernel kKernels[] = {
     {"aten::_upsample_nearest_exact3d", "compute_indices_weights_nearest", kFloats | kBytes},
     {"aten::upsample_bilinear2d", "compute_indices_weights_linear", kFloats | kBytes},
     {"aten::upsample_bicubic2d", "compute_indices_weights_cubic", kFloats | kBytes},
-    {"aten::im2col", "im2col_out_cpu", kInexact | kBools | kEmpty},
+    {"aten::im2col", "im2col_out_cpu", kInexact | kBools},
     {"aten::col2im", "col2im_out_cpu", kInexact | kBools},
     {"aten::index_reduce", "index_func_", kNoBools, "self", "reduce", "mean"},
     {"aten::index_reduce", "index_func_", kReals, "self", "reduce", "amax"},
