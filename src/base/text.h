@@ -59,4 +59,9 @@ bool any_word(std::string_view list, F&& is) {
   return false;
 }
 
+// Does the word stand in the list?
+inline bool has_word(std::string_view list, std::string_view word) {
+  return any_word(list, [word](std::string_view w) { return w == word; });
+}
+
 }  // namespace tp

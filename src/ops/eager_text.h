@@ -48,4 +48,10 @@ inline std::string not_implemented_for(std::string_view kernel, ir::DType t) {
   return cat("\"", kernel, "\" not implemented for '", eager_name(t).scalar, "'");
 }
 
+// Expected out tensor to have dtype float, but got long int instead
+inline std::string expected_out_dtype(ir::DType want, ir::DType have) {
+  return cat("Expected out tensor to have dtype ", eager_name(want).cpp, ", but got ",
+             eager_name(have).cpp, " instead");
+}
+
 }  // namespace tp::ops

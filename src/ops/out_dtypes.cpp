@@ -3,12 +3,12 @@
 // The others cast into it, as PyTorch's TensorIterator does. Constant; any thread.
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/eager_text.h"
 #include "ops/row.h"
+#include "ops/rules_by_op.h"
 
 namespace tp::ops {
 namespace {
@@ -52,10 +52,6 @@ std::string where_words(DType want, DType have) {
   return cat("Expected out type to be ", scalar(want), " but got ", scalar(have));
 }
 
-std::string exactly(DType want, DType have) {
-  return cat("Expected out tensor to have dtype ", eager_name(want).cpp, ", but got ",
-             eager_name(have).cpp, " instead");
-}
 std::string dot_words(DType want, DType have) {
   return cat("result dtype ", scalar(have), " does not match input dtype ", scalar(want));
 }
@@ -81,7 +77,7 @@ std::string boolean_words(DType, DType) { return "does not support non-boolean o
 constexpr Rule kRules[] = {
     {"sum sum.dim_IntList prod prod.dim_int nansum cumsum cumprod linalg_vector_norm "
      "norm.Scalar norm.ScalarOpt_dim norm.ScalarOpt_dtype norm.ScalarOpt_dim_dtype",
-     exactly},
+     expected_out_dtype},
     {"dot vdot", dot_words},
     {"mode median.dim nanmedian.dim", values_words},
     {"kthvalue", same_type_words},
@@ -101,17 +97,8 @@ constexpr Rule kRules[] = {
 };
 
 const Rule* find_rule(std::string_view row) {
-  static const auto* map = [] {
-    auto* m = new std::unordered_map<std::string, const Rule*>;
-    for (const Rule& r : kRules)
-      any_word(r.ops, [&](std::string_view op) {
-        m->emplace(cat("aten::", op), &r);
-        return false;
-      });
-    return m;
-  }();
-  auto it = map->find(std::string(row));
-  return it == map->end() ? nullptr : it->second;
+  static const auto* rules = new RulesByOp<Rule>(kRules);
+  return rules->find(row);
 }
 
 }  // namespace
@@ -121,8 +108,7 @@ void check_out(const Row& row, DType result, DType out) {
   std::string_view name = row.name;
   // abs of complex numbers has a kernel of its own, which casts.
   if (name == "aten::abs" && ir::is_complex(out)) return;
-  if (any_word("all all.dim any any.dim all.dims any.dims",
-               [&](std::string_view op) { return name.substr(6) == op; })) {
+  if (has_word("all all.dim any any.dim all.dims any.dims", name.substr(6))) {
     if (out != DType::kU8)
       fail(Code::kRuntime,
            cat(name.substr(6, 3), " only supports bool tensor for result, got: ", scalar(out)));
@@ -136,13 +122,11 @@ void check_out(const Row& row, DType result, DType out) {
 
 bool fills_outs(std::string_view row) {
   std::string_view base = row.substr(6, row.find('.', 6) - 6);  // without the overload
-  return any_word("arange range linspace logspace",
-                  [&](std::string_view op) { return base == op; });
+  return has_word("arange range linspace logspace", base);
 }
 
 bool takes_outs_dtype(std::string_view row) {
-  return any_word("sum sum.dim_IntList prod prod.dim_int nansum cumsum cumprod",
-                  [&](std::string_view op) { return row.substr(6) == op; });
+  return has_word("sum sum.dim_IntList prod prod.dim_int nansum cumsum cumprod", row.substr(6));
 }
 
 void check_inplace(const Row& row, DType self) {

@@ -5,10 +5,10 @@
 
 #include <optional>
 #include <string>
-#include <unordered_map>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/rules_by_op.h"
 #include "torch/recorder.h"
 #include "torch/runtime.h"
 
@@ -98,20 +98,13 @@ std::optional<int64_t> first_beyond(const at::Tensor& index, int64_t size, bool 
   return std::nullopt;
 }
 
-class Checked {
- public:
-  Checked(const OpInfo& op, c10::ArrayRef<c10::IValue> args) : op_(op), args_(args) {}
-  const c10::IValue* find(std::string_view name) const {
-    for (size_t i = 0; i < args_.size() && i < op_.args.size(); ++i)
-      if (op_.args[i].name == name) return &args_[i];
-    return nullptr;
-  }
-  const at::Tensor& first() const { return args_[0].toTensor(); }
-
- private:
-  const OpInfo& op_;
-  c10::ArrayRef<c10::IValue> args_;
-};
+const c10::IValue& argument(const OpInfo& op, c10::ArrayRef<c10::IValue> args,
+                            std::string_view name) {
+  for (size_t i = 0; i < args.size() && i < op.args.size(); ++i)
+    if (op.args[i].name == name) return args[i];
+  static const c10::IValue none;
+  return none;
+}
 
 void check(const IndexRule& r, const at::Tensor& index, int64_t dim, int64_t size,
            std::optional<int64_t> exempt = {}) {
@@ -134,43 +127,32 @@ void check_each_dim(const IndexRule& r, const at::Tensor& self, const c10::IValu
 }  // namespace
 
 const IndexRule* index_rule(std::string_view row) {
-  static const auto* map = [] {
-    auto* m = new std::unordered_map<std::string, const IndexRule*>;
-    for (const IndexRule& r : kRules)
-      any_word(r.ops, [&](std::string_view op) {
-        m->emplace(cat("aten::", op), &r);
-        return false;
-      });
-    return m;
-  }();
-  auto it = map->find(std::string(row));
-  return it == map->end() ? nullptr : it->second;
+  static const auto* rules = new ops::RulesByOp<IndexRule>(kRules);
+  return rules->find(row);
 }
 
 void check_indices(const OpInfo& op, c10::ArrayRef<c10::IValue> args) {
   const IndexRule& r = *op.index_rule;
-  Checked call(op, args);
-  const c10::IValue* index = call.find(r.index);
-  const at::Tensor& self = call.first();
-  if (!index || index->isNone()) return;
-  if (r.size == Size::kEachDim) return check_each_dim(r, self, *index);
-  const at::Tensor& t = index->toTensor();
+  const c10::IValue& index = argument(op, args, r.index);
+  const at::Tensor& self = args[0].toTensor();
+  if (index.isNone()) return;
   switch (r.size) {
     case Size::kDim: {
-      int64_t dim = at::maybe_wrap_dim(call.find("dim")->toInt(), self.dim());
+      int64_t dim = at::maybe_wrap_dim(argument(op, args, "dim").toInt(), self.dim());
       IndexRule by_dim = r;
       if (std::string_view(r.ops) == "index_select" && dim != 0)  // eager has two kernels
         by_dim.code = Code::kRuntime, by_dim.words = in_data;
-      return check(by_dim, t, dim, self.dim() ? self.size(dim) : 1);
+      return check(by_dim, index.toTensor(), dim, self.dim() ? self.size(dim) : 1);
     }
     case Size::kFirstDim:
-      return check(r, t, 0, self.size(0));
+      return check(r, index.toTensor(), 0, self.size(0));
     case Size::kNumel:
-      return check(r, t, 0, self.numel());
+      return check(r, index.toTensor(), 0, self.numel());
     case Size::kClasses:
-      return check(r, t, 0, self.size(self.dim() == 1 ? 0 : 1), call.find("ignore_index")->toInt());
+      return check(r, index.toTensor(), 0, self.size(self.dim() == 1 ? 0 : 1),
+                   argument(op, args, "ignore_index").toInt());
     case Size::kEachDim:
-      return;
+      return check_each_dim(r, self, index);
   }
 }
 

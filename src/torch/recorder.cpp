@@ -12,6 +12,7 @@
 #include "base/flags.h"
 #include "base/lru.h"
 #include "base/text.h"
+#include "ops/eager_text.h"
 #include "torch/errors.h"
 #include "torch/frames.h"
 #include "torch/host_op.h"
@@ -360,11 +361,10 @@ Inferred Call::by_dry_run(Stack& stack) const {
 void check_out(const OpInfo& op, Type t, const at::Tensor& out) {
   if (!t) return;
   at::ScalarType from = to_scalar_type(t.dtype());
-  ops::check_out(*op.row, t.dtype(), to_dtype(out.scalar_type()));
-  if (op.exact_out && from != out.scalar_type())
-    fail(Code::kRuntime, cat("Expected out tensor to have dtype ",
-                             std::string_view(caffe2::TypeMeta::fromScalarType(from).name()),
-                             ", but got ", std::string_view(out.dtype().name()), " instead"));
+  ir::DType have = to_dtype(out.scalar_type());
+  ops::check_out(*op.row, t.dtype(), have);
+  if (op.exact_out && t.dtype() != have)
+    fail(Code::kRuntime, ops::expected_out_dtype(t.dtype(), have));
   if (!c10::canCast(from, out.scalar_type()))
     fail(Code::kRuntime,
          cat("result type ", c10::toString(from), " can't be cast to the desired output type ",

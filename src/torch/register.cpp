@@ -94,9 +94,9 @@ class Registrar {
       if (!at) return error(row, cat("writes ", w, ", which is not an argument")), nullptr;
       i.writes.push_back(static_cast<size_t>(*at));
     }
-    i.no_alias = any_word(kNoAlias, [&](std::string_view op) { return op == row.name; });
+    i.no_alias = has_word(kNoAlias, row.name);
     i.index_rule = index_rule(row.name);
-    i.divides = any_word(kDividing, [&](std::string_view op) { return op == row.name; });
+    i.divides = has_word(kDividing, row.name);
     i.fills_outs = ops::fills_outs(row.name);
     i.takes_outs_dtype = ops::takes_outs_dtype(row.name);
     if (const MetaRow* meta = meta_row(row.name)) {

@@ -19,10 +19,6 @@ std::vector<std::string> words(std::string_view s) {
 
 namespace {
 
-bool listed(std::string_view list, std::string_view name) {
-  return any_word(list, [&](std::string_view word) { return word == name; });
-}
-
 ArgKind list_kind(const c10::TypePtr& element) {
   switch (element->kind()) {
     case c10::TypeKind::TensorType:
@@ -84,9 +80,9 @@ constexpr std::string_view kMustFit =
 ArgInfo arg_info(const c10::Argument& a, const ops::Row& row) {
   ArgInfo i{.symbol = ir::symbol(a.name()), .kind = kind_of(a.real_type()), .name = a.name()};
   if (a.name() == "pin_memory") i.kind = ArgKind::kSkip;
-  i.must_fit = i.kind == ArgKind::kScalar && listed(kMustFit, a.name());
-  i.as_attr = listed(row.baked, a.name());
-  i.as_number = listed(row.numbers, a.name());
+  i.must_fit = i.kind == ArgKind::kScalar && has_word(kMustFit, a.name());
+  i.as_attr = has_word(row.baked, a.name());
+  i.as_number = has_word(row.numbers, a.name());
   const auto& d = a.default_value();
   i.unit_default = i.kind == ArgKind::kScalar && d && d->isInt() && d->toInt() == 1;
   return i;
