@@ -235,6 +235,7 @@ void weight_norm_backward_lower(Lowering& l, std::vector<V>& out) {
 // --- renorm: slices along `dim` whose p-norm is above maxnorm are scaled down to it
 
 void check_renorm(const Args& a) {
+  a.dim("dim", a.type("self").rank());
   DType t = a.type("self").dtype();
   if (!ir::is_float(t) && !ir::is_complex(t))
     fail(Code::kRuntime,

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/eager_text.h"
+#include "ops/families.h"
 #include "ops/row.h"
 #include "ops/rules_by_op.h"
 
@@ -123,6 +124,20 @@ void check_out(const Row& row, DType result, DType out) {
 bool fills_outs(std::string_view row) {
   std::string_view base = row.substr(6, row.find('.', 6) - 6);  // without the overload
   return has_word("arange range linspace logspace", base);
+}
+
+bool refuses_before_resize(const Row& row) {
+  // PyTorch's TensorIterator does; other kernels resize first.
+  static constexpr std::string_view kOthers =
+      "addr index_select masked_select nonzero scatter.src scatter.value scatter.reduce "
+      "scatter.value_reduce scatter_add scatter_reduce.two take where.self";
+  if (has_word("log_sigmoid_forward", row.name + 6)) return false;
+  if (row.layout == Layout::kIterator || row.layout == Layout::kIteratorReversed) return true;
+  for (Family f :
+       {elementwise_unary(), elementwise_binary(), elementwise_ternary(), activation(), compare(),
+        special_bessel(), special_erf(), special_gamma(), special_polynomial()})
+    if (!f.empty() && &row >= f.data() && &row < f.data() + f.size()) return true;
+  return has_word(kOthers, row.name + 6);
 }
 
 bool takes_outs_dtype(std::string_view row) {

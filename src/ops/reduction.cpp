@@ -243,7 +243,7 @@ void type_logsumexp(const Args& a, std::vector<Type>& out) {
 
 void type_trace(const Args& a, std::vector<Type>& out) {
   Type x = a.type("self");
-  if (x.rank() != 2)
+  if (x.rank() != 2 && x.dtype() != DType::kPred)  // eager looks at the dtype first
     fail(Code::kRuntime, "trace: expected a matrix, but got tensor with dim " + cat(x.rank()));
   out.push_back(ir::scalar_type(sum_dtype(a)));
 }
@@ -255,6 +255,25 @@ void check_nansum(const Args& a) {
   DType t = a.dtype_or("dtype", DType::kF32);
   if (ir::is_float(a.type("self").dtype()) && !ir::is_float(t))
     fail(Code::kNotImplemented, not_implemented_for("nansum_cpu", t));
+}
+
+// torch.norm asks this of PyTorch's own devices through linalg.vector_norm.
+void check_norm(const Args& a) {
+  Type self = a.type("self");
+  double p = a.f_or("p", 2);
+  if (self.numel() || !(p < 0 || p == std::numeric_limits<double>::infinity())) return;
+  std::string order = a.is_real("p") ? cat(p) : cat(a.i("p"));
+  // torch.norm without dims asks for all of them.
+  if (a.dims("dim", self.rank()).size() == static_cast<size_t>(self.rank()))
+    fail(Code::kRuntime, cat("linalg.vector_norm cannot compute the ", order,
+                             " norm on an empty tensor because the operation does not have an "
+                             "identity"));
+  for (int64_t d : a.dims("dim", self.rank()))
+    if (self.rank() && self.dim(static_cast<size_t>(d)) == 0)
+      fail(Code::kRuntime,
+           cat("linalg.vector_norm cannot compute the ", order, " norm on the dimension ", d,
+               "because this dimension is empty and the operation does not have "
+               "an identity"));
 }
 
 const Row kRows[] = {
@@ -291,9 +310,11 @@ const Row kRows[] = {
      Layout::kContiguous, Special::kNone, "correction"},
 
     {"aten::linalg_vector_norm", nullptr, norm<"ord">, Layout::kContiguous, Special::kNone, "ord"},
-    {"aten::norm.ScalarOpt_dim", nullptr, norm<"p">, Layout::kContiguous, Special::kNone, "p"},
-    {"aten::norm.ScalarOpt_dim_dtype", nullptr, norm<"p">, Layout::kContiguous, Special::kNone,
-     "p"},
+    {.name = "aten::norm.ScalarOpt_dim", .lower = norm<"p">, .baked = "p", .check = check_norm},
+    {.name = "aten::norm.ScalarOpt_dim_dtype",
+     .lower = norm<"p">,
+     .baked = "p",
+     .check = check_norm},
     {"aten::logsumexp", type_logsumexp, logsumexp},
     {"aten::trace", type_trace, trace},
 };

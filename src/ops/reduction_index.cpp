@@ -173,9 +173,14 @@ void mode(Lowering& l, std::vector<V>& out) {
 
 // --- types ---------------------------------------------------------------------------------------
 
+// Selections need something to select from; `op` is eager's name for it.
+template <Text op>
 void type_with_index(const Args& a, std::vector<Type>& out) {
   Type x = a.type("self");
   IntList dim{a.dim("dim", x.rank())};
+  if (x.rank() && x.dim(static_cast<size_t>(dim[0])) == 0)
+    fail(Code::kIndex,
+         cat(op.text, "(): Expected reduction dim ", dim[0], " to have non-zero size."));
   Type t = x.with(reduced_dims(x.dims(), dim, a.b_or("keepdim", false)));
   out.push_back(t);
   out.push_back(t.with(DType::kS64));
@@ -184,10 +189,10 @@ void type_with_index(const Args& a, std::vector<Type>& out) {
 void type_kth_value(const Args& a, std::vector<Type>& out) {
   Type x = a.type("self");
   int64_t dim = a.dim("dim", x.rank());
+  type_with_index<"kthvalue">(a, out);
   int64_t n = x.rank() ? x.dim(static_cast<size_t>(dim)) : 1;
   if (a.i("k") < 1 || a.i("k") > n)
     fail(Code::kRuntime, "kthvalue(): selected number k out of range for dimension " + cat(dim));
-  type_with_index(a, out);
 }
 
 void type_scalar(const Args& a, std::vector<Type>& out) {
@@ -202,9 +207,9 @@ const Row kRows[] = {
     {"aten::kthvalue", type_kth_value, kth_value},
     {"aten::median", type_scalar, median<Nan::kWins>},
     {"aten::nanmedian", type_scalar, median<Nan::kIgnored>},
-    {"aten::median.dim", type_with_index, median<Nan::kWins>},
-    {"aten::nanmedian.dim", type_with_index, median<Nan::kIgnored>},
-    {"aten::mode", type_with_index, mode},
+    {"aten::median.dim", type_with_index<"median">, median<Nan::kWins>},
+    {"aten::nanmedian.dim", type_with_index<"median">, median<Nan::kIgnored>},
+    {"aten::mode", type_with_index<"mode">, mode},
 };
 
 }  // namespace

@@ -170,9 +170,11 @@ void register_all() {
       .fallback(torch::CppFunction::makeFallthrough());
   register_autocast(library("aten", c10::DispatchKey::AutocastXLA, __LINE__));
   // _copy_from honours the lazy bits itself; without these its fallback clones without end.
+  // _has_compatible_shallow_copy_type looks at no values.
   for (auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
     torch::Library& bits = library("aten", key, __LINE__);
-    for (const char* name : {"_copy_from", "_copy_from_and_resize"})
+    for (const char* name :
+         {"_copy_from", "_copy_from_and_resize", "_has_compatible_shallow_copy_type"})
       bits.impl(name, torch::CppFunction::makeFallthrough());
   }
 }

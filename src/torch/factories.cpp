@@ -394,6 +394,13 @@ Tensor efficient_zero(IntArrayRef size, std::optional<at::ScalarType> dtype,
   return at::zeros(size, dtype, layout, device, pin);
 }
 
+// `t.data = u` asks this: PyTorch's own answer is no where only one of them is lazily negated or
+// conjugated, which it does not mind on the CPU.
+bool may_share_type(const Tensor& t, const Tensor& u) {
+  if (impl_or_null(t) && impl_or_null(u)) return true;
+  return t.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(u.key_set());
+}
+
 }  // namespace
 
 void register_factories(torch::Library& m) {
@@ -419,6 +426,7 @@ void register_factories(torch::Library& m) {
   m.impl("resize_", TORCH_FN(resize));
   m.impl("conj_physical_", TORCH_FN(conj_physical));
   m.impl("_efficientzerotensor", TORCH_FN(efficient_zero));
+  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(may_share_type));
 }
 
 }  // namespace tp::torch_room

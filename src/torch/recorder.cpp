@@ -48,17 +48,6 @@ std::unique_ptr<Dims> like_first(const Impl& first, Type result) {
   return std::make_unique<Dims>(dims_of(dense_strides(first)));
 }
 
-// Exactly row-major, size-1 dims included: then strides say nothing that the type does not.
-bool plain_strides(const c10::TensorImpl& t) {
-  if (!t.is_contiguous()) return false;
-  int64_t want = 1;
-  for (int64_t d = t.dim() - 1; d >= 0; --d) {
-    if (t.strides()[d] != want) return false;
-    want *= std::max<int64_t>(t.sizes()[d], 1);
-  }
-  return true;
-}
-
 at::Tensor meta_of(const at::Tensor& t) {
   Impl* p = t.defined() ? impl_or_null(t) : nullptr;
   if (!p) return t;

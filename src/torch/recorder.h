@@ -41,6 +41,10 @@ std::span<const MetaRow> meta_rows_1();
 std::span<const MetaRow> meta_rows_2();
 // Written by hand, for ops whose shape functions PyTorch has elsewhere.
 std::span<const MetaRow> meta_rows_own();
+inline bool is_own_meta(const MetaRow& r) {
+  std::span<const MetaRow> own = meta_rows_own();
+  return &r >= own.data() && &r < own.data() + own.size();
+}
 
 enum class ArgKind : uint8_t {
   kTensor,
@@ -85,6 +89,8 @@ struct OpInfo {
   bool divides = false;                   // integers by what may be a number
   bool no_alias = false;                  // may out= not be an argument?
   bool takes_outs_dtype = false;
+  bool refuses_before_resize = false;  // does an out= that overlaps itself fail as it comes?
+  bool lays_out = false;               // is what out= is resized to laid out as the op likes it?
   bool fills_outs = false;  // an out= of as many elements keeps its shape: arange, linspace
   std::string base_name;    // "aten::add.Tensor", for messages
   // A host op without a meta function: its CPU kernel tells the types (host_op.h).
@@ -211,7 +217,7 @@ void write_result(const at::Tensor& to, ir::Value v);  // casts to the tensor's 
 // out=: resizes as eager does (with its warning), checks the dtype; `exact`: no cast.
 // Throws with eager's words where the out= tensor has a dtype that this result may not have.
 void check_out(const OpInfo& op, ir::Type result, const at::Tensor& out);
-void write_out(const at::Tensor& out, const Result& r, ir::Value v);
+void write_out(const OpInfo& op, const at::Tensor& out, const Result& r, ir::Value v);
 void write_side_effects(const OpInfo& op, ir::NodePtr node,
                         const std::function<at::Tensor(size_t)>& arg);
 

@@ -97,9 +97,13 @@ class Registrar {
     i.no_alias = has_word(kNoAlias, row.name);
     i.index_rule = index_rule(row.name);
     i.divides = has_word(kDividing, row.name);
+    i.refuses_before_resize = ops::refuses_before_resize(row);
     i.fills_outs = ops::fills_outs(row.name);
     i.takes_outs_dtype = ops::takes_outs_dtype(row.name);
+    i.lays_out = row.layout != ops::Layout::kContiguous;
     if (const MetaRow* meta = meta_row(row.name)) {
+      // Structured ops of PyTorch do; kernels that only resize make it row-major.
+      i.lays_out = i.lays_out || !is_own_meta(*meta);
       i.exact_out = meta->exact_out;
       if (!row.type) i.meta = meta->function;
     }

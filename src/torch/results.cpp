@@ -29,9 +29,9 @@ void write_result(const at::Tensor& to, Value v) {
   write(p, to.is_neg() || to.is_conj() ? with_lazy_bits(std::move(v), to) : std::move(v));
 }
 
-void write_out(const at::Tensor& out, const Result& r, Value v) {
+void write_out(const OpInfo& op, const at::Tensor& out, const Result& r, Value v) {
   bool resized = at::native::resize_output(out, ref_of(r.type.dims()));
-  if (resized && r.strides)  // eager lays out what it resized as the op likes it
+  if (resized && r.strides && op.lays_out)
     adopt(impl_of(out), cast(std::move(v), to_dtype(out.scalar_type())), *r.strides);
   else
     write_result(out, std::move(v));
@@ -96,13 +96,19 @@ void check_no_alias(const at::Tensor& written, const at::Tensor& read) {
 }
 
 // Do the arguments that a call writes share memory with those that it reads?
-void check_written(const Form& form, c10::ArrayRef<c10::IValue> args) {
+void check_written(const Form& form, c10::ArrayRef<c10::IValue> args, const Inferred& types) {
   bool out = form.kind == FormKind::kOut;
+  // What is resized has memory of its own by the time that most kernels look.
+  auto resized = [&](size_t w, const at::Tensor& t) {
+    size_t result = w - form.leading;
+    return out && !form.op->refuses_before_resize && result < types.types.size() &&
+           types.types[result] && ref_of(types.types[result].dims()) != t.sizes();
+  };
   size_t reads = form.leading, end = out ? args.size() : std::min<size_t>(1, reads);
   for (size_t w = out ? reads : 0; w < end; ++w) {
     if (!args[w].isTensor()) continue;
     const at::Tensor& written = args[w].toTensor();
-    check_overlap(written);
+    if (!resized(w, written)) check_overlap(written);
     auto check = out && form.op->no_alias ? check_no_alias : check_partial_overlap;
     for (size_t r = 0; r < reads; ++r) {
       if (r != w && args[r].isTensor()) check(written, args[r].toTensor());
@@ -135,7 +141,7 @@ void out_results(const OpInfo& op, const Inferred& types, c10::ArrayRef<c10::IVa
     if (op.fills_outs && t.numel() == types.types[next].numel())
       t.copy_(wrap(types, next, node, t.device()).view(t.sizes()));
     else
-      write_out(t, types.results[next], {node, next});
+      write_out(op, t, types.results[next], {node, next});
     ++next;
   };
   for (const c10::IValue& v : outs) {
@@ -195,7 +201,7 @@ void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* st
           for (size_t i = 0; i < op.args.size(); ++i) s.push_back(argument(form, args, i));
         });
         if (op.index_rule) check_indices(op, args);
-        if (form.kind != FormKind::kFunctional) check_written(form, args);
+        if (form.kind != FormKind::kFunctional) check_written(form, args, types);
         ir::NodePtr node = call.node(types);
         auto arg = [&](size_t i) { return args[i].isTensor() ? args[i].toTensor() : at::Tensor(); };
         if (!op.writes.empty()) write_side_effects(op, node, arg);

@@ -79,7 +79,9 @@ using AliasPtr = c10::intrusive_ptr<Alias>;
 // Declare it before the lock.
 class Dropped {
  public:
-  void value(Alias& a) { values_.push_back(std::exchange(a.value, ir::Value())); }
+  void value(Alias& a) {
+    if (a.value) values_.push_back(std::exchange(a.value, ir::Value()));
+  }
   void gathers(Alias& a) {
     for (auto& [key, value] : a.gathers) values_.push_back(std::move(value));
     a.gathers.clear();
@@ -133,6 +135,17 @@ inline Dims dims_of(at::IntArrayRef v) {
 }
 inline std::span<const int64_t> span_of(at::IntArrayRef v) { return {v.data(), v.size()}; }
 inline at::IntArrayRef ref_of(std::span<const int64_t> v) { return {v.data(), v.size()}; }
+
+// Exactly row-major, size-1 dims included: then strides say nothing that the type does not.
+inline bool plain_strides(const c10::TensorImpl& t) {
+  if (!t.is_contiguous()) return false;
+  int64_t want = 1;
+  for (int64_t d = t.dim() - 1; d >= 0; --d) {
+    if (t.strides()[d] != want) return false;
+    want *= std::max<int64_t>(t.sizes()[d], 1);
+  }
+  return true;
+}
 
 // Strides of a new tensor laid out like t: t's own, made dense where it has gaps or overlaps.
 std::vector<int64_t> dense_strides(const c10::TensorImpl& t);

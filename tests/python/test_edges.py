@@ -811,6 +811,31 @@ def test_division_by_the_number_zero(op, dtype):
         check_error(lambda x: getattr(torch, op)(x, 0), x)
 
 
+@pytest.mark.parametrize(
+    "op",
+    [
+        torch.add,
+        torch.sub,
+        torch.rsub,
+        lambda x, y: x.clone().sub_(y.sum()),
+        lambda x, y: torch.add(x, y, alpha=2),
+        lambda x, y: x + 1,
+        lambda x, y: 1 - y,
+    ],
+)
+def test_sums_of_infinite_complex_numbers_have_eagers_parts(op):
+    inf = float("inf")
+    y = torch.tensor([complex(inf, 0), complex(0, -inf), complex(1, -2), complex(inf, inf)])
+    check(op, torch.tensor([1j, 1 + 0j, 2 + 2j, complex(inf, 0)]), y, exact=True)
+
+
+@pytest.mark.parametrize(
+    "op", [lambda x: x.cummax(2), lambda x: x.cummin(-3), lambda x: x.roll(1, 2)]
+)
+def test_dims_of_empty_tensors_that_eager_does_not_look_at(op):
+    check(op, torch.zeros(0, 3))
+
+
 def test_indexing_by_nothing_has_gradients():
     i = torch.empty(0, dtype=torch.int64)
     for shape in ((2,), (2, 3)):

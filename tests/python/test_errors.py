@@ -176,6 +176,16 @@ BAD = {
     "renorm of integers": (lambda x: torch.renorm(x, 2, 0, 1), i(2, 3)),
     "cumsum into bools": (lambda x: x.cumsum(0, dtype=torch.bool), f(3)),
     "geometric_ of bools": (lambda x: x.geometric_(0.5), b(3)),
+    "trace of bools, not a matrix": (lambda x: x.trace(), b(2, 3, 4)),
+    # nothing to choose from
+    "kthvalue of nothing": (lambda x: x.kthvalue(1), f(0)),
+    "kthvalue of rows of nothing": (lambda x: x.kthvalue(1, 1), f(3, 0)),
+    "median of nothing": (lambda x: x.median(0), f(0, 3)),
+    "nanmedian of nothing": (lambda x: x.nanmedian(-1), f(3, 0)),
+    "mode of nothing": (lambda x: x.mode(0), i(0)),
+    "norm of nothing": (lambda x: torch.norm(x, -1), f(0)),
+    "inf norm of rows of nothing": (lambda x: torch.norm(x, float("inf"), 1), f(3, 0)),
+    "renorm dim of nothing": (lambda x: x.renorm(2, 2, 1), f(0, 3)),
     # values
     "uniform range": (lambda x: x.uniform_(2, 1), f(2)),
     "normal std": (lambda x: x.normal_(0, -1), f(2)),

@@ -436,3 +436,36 @@ ALIASED = {
 @pytest.mark.parametrize("call", ALIASED.values(), ids=ALIASED.keys())
 def test_out_that_is_read_meanwhile_is_refused(call):
     check_error(call, torch.ones(2, 3))
+
+
+# Resized before or after eager looks whether it overlaps itself; laid out as the op likes, or not.
+EXPANDED = {
+    "add": lambda x, o: torch.add(x, x, out=o),
+    "sin": lambda x, o: torch.sin(x, out=o),
+    "where": lambda x, o: torch.where(x > 0, x, x, out=o),
+    "mean": lambda x, o: torch.mean(x, 0, out=o),
+    "mean of no dims": lambda x, o: torch.mean(x[0, 0], 0, out=o),
+    "cumsum": lambda x, o: torch.cumsum(x, 0, out=o),
+    "mm": lambda x, o: torch.mm(x, x.t(), out=o),
+    "cat": lambda x, o: torch.cat([x, x], out=o),
+    "index_select": lambda x, o: torch.index_select(
+        x, 0, torch.zeros(1, dtype=torch.int64, device=x.device), out=o),
+    "gather": lambda x, o: torch.gather(x, 0, torch.zeros_like(x, dtype=torch.int64), out=o),
+    "cholesky": lambda x, o: torch.cholesky(torch.eye(3, device=x.device), out=o),
+    "transposed sum": lambda x, o: torch.sub(x.t(), 1, out=o),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("program", EXPANDED.values(), ids=EXPANDED.keys())
+@pytest.mark.parametrize("make", [lambda: torch.zeros(1).expand(7), lambda: torch.empty(0)],
+                         ids=["expanded", "empty"])  # fmt: skip
+def test_out_that_is_resized_is_checked_and_laid_out_as_in_eager(program, make):
+    x, o = a(), make()
+    dx, do = moved(x), torch.zeros(1, device="xla").expand(7) if o.numel() else moved(o)
+    _, error, _ = outcome(program, x, o)
+    _, ours, _ = outcome(program, dx, do)
+    assert type(ours) is type(error)
+    if error is None:
+        assert layout(do) == layout(o)
+        assert_equal(do, o)

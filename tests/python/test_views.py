@@ -410,6 +410,38 @@ def test_data_of_another_dtype_replaces_dtype_and_value(dtype):
     check(program, base(), torch.arange(6).to(dtype).view(2, 3), exact=True)
 
 
+@pytest.mark.parametrize(
+    "bits", [lambda x: x, torch._neg_view, lambda x: x.to(torch.cfloat).conj()]
+)
+@pytest.mark.parametrize(
+    "other", [lambda x: x, torch._neg_view, lambda x: x.to(torch.cfloat).conj()]
+)
+def test_data_may_be_lazily_negated_or_conjugated(bits, other):
+    def program(x, y):
+        t = bits(x)
+        t.data = other(y)
+        return t.resolve_conj().resolve_neg() + 1, t.is_neg(), t.is_conj()
+
+    check(program, base(), base() + 2, exact=True)
+
+
+def rows(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Dense tensors whose strides of size-1 dims are not those of row-major ones."""
+    return {"column": x[0].view(1, 6).t(), "row": x[0].view(6, 1).t(), "window": x[1:2]}
+
+
+@pytest.mark.parametrize("left", ["column", "row", "window"])
+@pytest.mark.parametrize("right", ["column", "row", "window"])
+def test_views_keep_what_eager_makes_of_the_strides_of_size_1_dims(left, right):
+    x = torch.arange(24.0).view(4, 6)
+    want, got = rows(x), rows(moved(x))
+    shape = (1, 6, 1, 1)
+    assert got[right].view(shape).stride() == want[right].view(shape).stride()
+    ours, eager = torch.kron(got[left], got[right]), torch.kron(want[left], want[right])
+    assert layout(ours) == layout(eager)
+    assert_equal(ours, eager)
+
+
 def test_views_made_before_data_is_replaced_keep_the_old_memory():
     def program(x):
         v = x[1]
