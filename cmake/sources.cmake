@@ -104,6 +104,7 @@ set(TP_EXEC
     src/exec/key.cpp
     src/exec/launches.cpp
     src/exec/numbers.cpp
+    src/exec/one_ops.cpp
     src/exec/program_cache.cpp
     src/exec/sketch.cpp)
 set(TP_CORE
@@ -161,6 +162,7 @@ set(TP_CORE_TESTS
     tests/core/disk_cache_test.cpp
     tests/core/donation_test.cpp
     tests/core/executor_test.cpp
+    tests/core/one_ops_test.cpp
     tests/core/executor_threads_test.cpp
     tests/core/fakeplugin_test.cpp
     tests/core/flags_test.cpp

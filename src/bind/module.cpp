@@ -211,5 +211,5 @@ PYBIND11_MODULE(_C, m) {
   m.def("programs_cached", [] { return executor().cache().size(); });
   bind::add_cache(m);
   m.def("prepare_exit", &bind::prepare_exit);
-  m.def("clear_programs", [] { executor().cache().clear(); });
+  m.def("clear_programs", [] { executor().clear_programs(); });
 }

@@ -35,6 +35,8 @@ class Data : public ir::Leaf {
   // Blocks until the bytes are there; throws Error with the plugin's words where the producing
   // program failed.
   virtual void await() const = 0;
+  // Computed, and without a failure: never blocks.
+  virtual bool computed() const = 0;
   // The bytes, where the host can read them in place (CPU plugins), else null. Only after await().
   virtual const void* host_pointer() const = 0;
   // Calls `done` once, when ready (or failed): at once, or in a thread of the plugin. For

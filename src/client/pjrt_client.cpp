@@ -102,7 +102,7 @@ ExecutablePtr PjrtClient::compile(const CompileRequest& request) {
 }
 
 void PjrtClient::gather(const PjrtExecutable& program, std::span<const DataPtr> arguments,
-                        int device, std::vector<PJRT_Buffer*>& to) const {
+                        int device, Buffers& to) const {
   const std::vector<ir::Type>& parameters = program.signature().parameters;
   if (arguments.size() != parameters.size())
     fail(Code::kRuntime, cat("execute: the program takes ", parameters.size(), " arguments, got ",
@@ -139,11 +139,10 @@ std::vector<DataPtr> PjrtClient::execute(const Executable& program,
     fail(Code::kRuntime, cat("execute: the program was compiled for device(s) ",
                              join(p.devices(), ", "), ", asked to run on device ", device));
   check(donated.empty() || donated.size() == arguments.size(), "donated has one entry an argument");
-  std::vector<PJRT_Buffer*> buffers;
-  buffers.reserve(arguments.size());
+  Buffers buffers, outputs;
   gather(p, arguments, device, buffers);
   std::vector<int64_t> keep = keep_list(p.signature(), donated);
-  std::vector<PJRT_Buffer*> outputs(p.device_outputs().size());
+  outputs.resize(p.device_outputs().size());
   PJRT_Buffer* const* argument_list = buffers.data();
   PJRT_Buffer** output_list = outputs.data();
   p.program().execute({&argument_list, 1}, buffers.size(), {&output_list, 1}, keep);
@@ -161,8 +160,8 @@ std::vector<std::vector<DataPtr>> PjrtClient::execute_replicated(
   size_t n = devices.size(), num_parameters = p.signature().parameters.size();
   size_t num_outputs = p.device_outputs().size();
   check(arguments.size() == n, "replicated execute gets one argument list a device");
-  std::vector<PJRT_Buffer*> buffers, outputs(n * num_outputs);
-  buffers.reserve(n * num_parameters);
+  Buffers buffers, outputs;
+  outputs.resize(n * num_outputs);
   std::vector<size_t> caller;  // launch slot -> the caller's position
   for (int device : p.devices()) {
     auto it = std::find(devices.begin(), devices.end(), device);

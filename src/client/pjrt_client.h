@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/small_vector.h"
 #include "client/ledger.h"
 #include "client/pjrt_objects.h"
 #include "client/registry.h"
@@ -47,9 +48,10 @@ class PjrtClient final : public ComputationClient {
   const PjrtExecutable& ours(const Executable& program) const;
   const PjrtData& ours(const Data& data) const;
   pjrt::CompileOptions options_for(const CompileRequest& request, size_t num_parameters) const;
+  using Buffers = SmallVec<PJRT_Buffer*, 16>;
   // Checks the arguments of one device and appends their buffers to `to`.
   void gather(const PjrtExecutable& program, std::span<const DataPtr> arguments, int device,
-              std::vector<PJRT_Buffer*>& to) const;
+              Buffers& to) const;
   std::vector<DataPtr> wrap(const PjrtExecutable& program, std::span<PJRT_Buffer* const> outputs,
                             int device) const;
 

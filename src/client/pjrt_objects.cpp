@@ -52,6 +52,14 @@ void PjrtData::await() const {
   settled_.store(true, std::memory_order_release);
 }
 
+bool PjrtData::computed() const {
+  if (settled_.load(std::memory_order_acquire)) return true;
+  pjrt::Event done = buffer_.ready_event();
+  if (!done.ready() || done.error()) return false;
+  settled_.store(true, std::memory_order_release);
+  return true;
+}
+
 const void* PjrtData::host_pointer() const {
   return buffer_.is_on_cpu() ? buffer_.host_pointer() : nullptr;
 }

@@ -24,6 +24,7 @@ class PjrtData final : public Data {
   // program took it.
   void given_away() const;
   void await() const override;
+  bool computed() const override;
   const void* host_pointer() const override;
   void on_ready(std::function<void()> done) const override;
   std::shared_ptr<const Completion> completion() const override;

@@ -53,24 +53,6 @@ class SlowNotice {
   std::thread thread_;
 };
 
-// Dense host bytes with an owner, for the packed numbers and for fills.
-template <class T>
-client::HostBuffer host_vector(std::vector<T> v, ir::DType dtype) {
-  auto owner = std::make_shared<std::vector<T>>(std::move(v));
-  int64_t n = static_cast<int64_t>(owner->size());
-  return {owner->data(), ir::make_type(dtype, std::span(&n, 1)), owner};
-}
-
-void put_scalar(const ir::Scalar& s, const ir::LeafUse& use, std::vector<int64_t>& ints,
-                std::vector<double>& reals) {
-  if (use.feed == ir::Feed::kInteger) {
-    ints[use.index] = s.integer;
-    return;
-  }
-  reals[use.index] = s.re;
-  if (s.kind == ir::Scalar::Kind::kComplex) reals[use.index + 1] = s.im;
-}
-
 std::string module_text(const ir::Graph& g, const Key& key, std::span<const Donor> donors,
                         const lower::Inputs* inputs) {
   bool cpu = client::client().platform() == "cpu";
@@ -350,16 +332,16 @@ namespace {
   throw HostFailure(e, std::move(roots));
 }
 
-void put_numbers(const General& g, std::vector<int64_t>& ints, std::vector<double>& reals) {
-  ints.resize(ints.size() + g.inputs.integers);
-  reals.resize(reals.size() + g.inputs.reals);
+void put_numbers(const General& g, Numbers64& to) {
+  to.integers.resize(to.integers.size() + g.inputs.integers);
+  to.reals.resize(to.reals.size() + g.inputs.reals);
   for (size_t i = 0; i < g.values.size(); ++i) {
     if (g.inputs.place[i] < 0) continue;
     auto at = static_cast<size_t>(g.inputs.place[i]);
     if (g.values[i].real)
-      reals[at] = std::bit_cast<double>(g.values[i].bits);
+      to.reals[at] = std::bit_cast<double>(g.values[i].bits);
     else
-      ints[at] = g.values[i].bits;
+      to.integers[at] = g.values[i].bits;
   }
 }
 
@@ -368,23 +350,19 @@ void put_numbers(const General& g, std::vector<int64_t>& ints, std::vector<doubl
 std::vector<DataPtr> Executor::arguments(const Planned& planned, SyncResult& result, int device) {
   const ir::Graph& g = planned.graph;
   std::vector<DataPtr> args(g.num_buffers);
-  std::vector<int64_t> ints(g.num_integers);
-  std::vector<double> reals(g.num_reals);
-  if (planned.general) put_numbers(*planned.general, ints, reals);
+  Numbers64 numbers{std::vector<int64_t>(g.num_integers), std::vector<double>(g.num_reals)};
+  if (planned.general) put_numbers(*planned.general, numbers);
   for (const ir::LeafUse& use : g.leaves) {
     if (use.feed != ir::Feed::kBuffer)
-      put_scalar(use.node->scalar(), use, ints, reals);
+      numbers.put(use.node->scalar(), use.feed, use.index);
     else if (use.node->role() == ir::Role::kData)
       args[use.index] = std::static_pointer_cast<client::Data>(use.node->payload());
     else
       args[use.index] = result.uploads[use.node] = upload_fill(*use.node, device);
   }
-  if (!ints.empty())
-    args.push_back(
-        client::client().transfer_to_device(host_vector(std::move(ints), ir::DType::kS64), device));
-  if (!reals.empty())
-    args.push_back(client::client().transfer_to_device(
-        host_vector(std::move(reals), ir::DType::kF64), device));
+  if (!numbers.integers.empty())
+    args.push_back(upload_numbers(std::move(numbers.integers), device));
+  if (!numbers.reals.empty()) args.push_back(upload_numbers(std::move(numbers.reals), device));
   return args;
 }
 
@@ -445,6 +423,9 @@ SyncResult Executor::sync(SyncRequest request) {
   ProgramPtr program = program_for(request, planned);
   std::vector<DataPtr> outputs;
   if (program) {
+    if (request.roots.size() == 1 && planned.donors.empty() && !planned.general &&
+        !request.force_data)
+      one_ops_.learn(planned.graph, request.device, program, explainer_.runs_of(planned.key.total));
     try {
       outputs = start(request, planned, program, result);
     } catch (const HostFailure&) {
@@ -452,7 +433,7 @@ SyncResult Executor::sync(SyncRequest request) {
     } catch (const Error& e) {
       throw with_line(e, blame_text({planned.key.total, request.where}, planned.graph.roots));
     }
-    explainer_.ran(planned.key.total);
+    explainer_.runs_of(planned.key.total).fetch_add(1, std::memory_order_relaxed);
     if (probe::dial() >= 2)
       probe::say(2, cat("sync at ", request.where, ": ", program->nodes, " ops, key ",
                         planned.key.total.hex().substr(0, 8)));
@@ -470,6 +451,38 @@ SyncResult Executor::sync(SyncRequest request) {
     }
   }
   return result;
+}
+
+client::DataPtr Executor::run_known(const Value& root, int device) {
+  if (saves_tensors() || launches_.any_failed() || probe::dial() >= 2) return nullptr;
+  client::check_not_forked();
+  OneOps::Found f = one_ops_.find(root, device);
+  if (!f.program) return nullptr;
+  const Hash128& key = f.program->key.total;
+  DataPtr out;
+  int64_t launch = probe::now_ns();
+  try {
+    probe::Section section("torch_pjrt::execute");
+    out = std::move(client::client().execute(*f.program->executable, f.arguments(), {}, device)[0]);
+  } catch (const Error& e) {
+    throw with_line(e, blame_text({key, {}}, std::span(&root, 1)));
+  }
+  // Small programs are over by now: then there is nothing that could still fail.
+  if (out->computed()) {
+    probe::event(probe::Phase::kExecute, launch, probe::now_ns(), key.hi);
+  } else {
+    launches_.retire(static_cast<size_t>(flag_int(Flag::kInFlight)));
+    launches_.add({root}, {out}, {}, {key, {}});
+  }
+  f.runs->fetch_add(1, std::memory_order_relaxed);
+  std::lock_guard lock(mu_);
+  if (last_ != f.program) last_ = std::move(f.program);
+  return out;
+}
+
+void Executor::clear_programs() {
+  one_ops_.clear();
+  cache_.clear();
 }
 
 GraphRecord Executor::describe(SyncRequest request) {

@@ -22,6 +22,7 @@
 #include "exec/explain.h"
 #include "exec/launches.h"
 #include "exec/numbers.h"
+#include "exec/one_ops.h"
 #include "exec/program_cache.h"
 #include "ir/graph.h"
 
@@ -79,6 +80,9 @@ class Executor {
 
   // Throws HostFailure where a host op raises at once.
   SyncResult sync(SyncRequest request);
+  // The buffer of `root`, one op, where its program was run before by sync() (exec/one_ops.h); else
+  // null, and the caller has to go that way. Starts the program as sync() of a read would.
+  client::DataPtr run_known(const ir::Value& root, int device);
   // Text, dot, module and key of the graph of `request` without running or compiling it.
   GraphRecord describe(SyncRequest request);
   // The graph of the last sync that ran a program; nodes == 0 before the first.
@@ -95,6 +99,7 @@ class Executor {
   }
 
   ProgramCache& cache() { return cache_; }
+  void clear_programs();  // all of them: the next syncs compile
   // Does anything still compile or run? Then the process must not tear the plugin down around it.
   bool busy();
   Explainer& explainer() { return explainer_; }
@@ -121,6 +126,7 @@ class Executor {
   Explainer explainer_;
   ProgramCache cache_;  // after what its compiles use: it waits for them
   Launches launches_;
+  OneOps one_ops_;
   Families families_;
   std::mutex mu_;  // guards all below
   LruMap<Hash128, std::shared_ptr<const GraphRecord>> records_{32};

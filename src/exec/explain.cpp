@@ -121,9 +121,9 @@ void Explainer::remember(Sketch s) {
   if (!known_.get(s.key.total)) known_.put(s.key.total, std::move(s));
 }
 
-void Explainer::ran(const Hash128& key) {
+std::atomic<int64_t>& Explainer::runs_of(const Hash128& key) {
   std::lock_guard lock(mu_);
-  ++runs_[key];
+  return runs_[key];
 }
 
 std::vector<CompileEvent> Explainer::events() {
@@ -148,13 +148,16 @@ std::vector<ir::LocationId> Explainer::lines_of(std::string_view op) {
 
 std::unordered_map<Hash128, int64_t> Explainer::runs() {
   std::lock_guard lock(mu_);
-  return runs_;
+  std::unordered_map<Hash128, int64_t> out;
+  for (const auto& [key, n] : runs_)
+    if (int64_t now = n.load(std::memory_order_relaxed)) out.emplace(key, now);
+  return out;
 }
 
 void Explainer::clear() {
   std::lock_guard lock(mu_);
   events_.clear();
-  runs_.clear();
+  for (auto& [key, n] : runs_) n.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace tp::exec

@@ -2,6 +2,7 @@
 // One line at each compile after a line's first one; all of it as data for torch_pjrt.explain().
 // Thread-safe; its lock is never held while anything else is called.
 #pragma once
+#include <atomic>
 #include <deque>
 #include <mutex>
 #include <string>
@@ -35,7 +36,8 @@ class Explainer {
   void compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> cold = {});
   // A program came from the disk cache: no compile, but something to compare with.
   void remember(Sketch s);
-  void ran(const Hash128& key);
+  // How often the program of that key ran: the caller adds to it. Lives as long as this does.
+  std::atomic<int64_t>& runs_of(const Hash128& key);
   // Ingredients in words, as CacheFile::words wants them.
   std::vector<std::pair<std::string, std::string>> words();
 
@@ -51,9 +53,9 @@ class Explainer {
 
   std::mutex mu_;
   LruMap<Hash128, Sketch> known_{128};
-  std::unordered_map<std::string, int> sites_;  // compiles a line
-  std::unordered_map<Hash128, int64_t> runs_;
-  std::deque<CompileEvent> events_;  // the newest 1,000
+  std::unordered_map<std::string, int> sites_;              // compiles a line
+  std::unordered_map<Hash128, std::atomic<int64_t>> runs_;  // entries stay: see runs_of
+  std::deque<CompileEvent> events_;                         // the newest 1,000
   std::unordered_set<std::string> told_cold_;
   uint64_t count_ = 0;
   std::string torch_, ours_;

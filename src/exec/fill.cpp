@@ -100,4 +100,31 @@ client::DataPtr upload_fill(const ir::Node& n, int device) {
   return client::client().transfer_to_device({bytes, type, owner}, device);
 }
 
+bool Numbers64::put(const ir::Scalar& s, ir::Feed feed, uint32_t index) {
+  // Bits, not values: nan is itself, and -0.0 is not 0.0.
+  auto set = [](auto& to, auto v) { return std::memcmp(&to, &v, sizeof v) != 0 && (to = v, true); };
+  if (feed == ir::Feed::kInteger) return set(integers[index], s.integer);
+  bool other = set(reals[index], s.re);
+  return s.kind == ir::Scalar::Kind::kComplex ? set(reals[index + 1], s.im) || other : other;
+}
+
+namespace {
+
+template <class T>
+client::DataPtr upload_vector(std::vector<T> v, DType dtype, int device) {
+  auto owner = std::make_shared<std::vector<T>>(std::move(v));
+  auto n = static_cast<int64_t>(owner->size());
+  return client::client().transfer_to_device(
+      {owner->data(), ir::make_type(dtype, std::span(&n, 1)), owner}, device);
+}
+
+}  // namespace
+
+client::DataPtr upload_numbers(std::vector<int64_t> v, int device) {
+  return upload_vector(std::move(v), DType::kS64, device);
+}
+client::DataPtr upload_numbers(std::vector<double> v, int device) {
+  return upload_vector(std::move(v), DType::kF64, device);
+}
+
 }  // namespace tp::exec

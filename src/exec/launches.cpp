@@ -129,6 +129,7 @@ void Launches::bury(Launch& l, const Error& e) {
   if (e.raised_by() >= 0) hit = dependents(l.roots, e.raised_by());
   std::lock_guard graph(ir::graph_lock());
   std::lock_guard lock(mu_);
+  any_failed_.store(true, std::memory_order_relaxed);
   std::erase_if(failed_, [](const auto& f) { return f.second.output.expired(); });
   auto told = std::make_shared<bool>(false);
   std::string blame = blame_text(l.blame, l.roots);

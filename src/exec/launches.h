@@ -6,6 +6,7 @@
 //
 // Thread-safe. Never holds a reference to an output: buffers go when their tensors do.
 #pragma once
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -36,6 +37,7 @@ class Launches {
   // Forgets finished programs and, above `keep`, waits for the oldest ones.
   void retire(size_t keep);
   bool flying();  // does any program still run?
+  bool any_failed() const { return any_failed_.load(std::memory_order_relaxed); }
 
   struct Recovered {
     ir::Value value;    // what the failed program should have computed; empty where that is lost
@@ -74,6 +76,7 @@ class Launches {
   size_t leaving_ = 0;  // taken from flying_ by a thread that waits for their end
   std::condition_variable left_;
   std::unordered_map<const client::Data*, Failed> failed_;
+  std::atomic<bool> any_failed_{false};  // of all time; written under mu_
 };
 
 }  // namespace tp::exec

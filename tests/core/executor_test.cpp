@@ -2,82 +2,15 @@
 // failure leaves behind.
 #include "exec/executor.h"
 
-#include <gtest/gtest.h>
-
 #include <array>
-#include <cstring>
 #include <random>
 #include <set>
 
 #include "base/error.h"
-#include "client/registry.h"
-#include "fake_client.h"
-#include "ops/row.h"
+#include "executor_fixture.h"
 
 namespace tp::exec {
 namespace {
-
-using ir::DType;
-using ir::Node;
-using ir::Scalar;
-using ir::Type;
-using ir::Value;
-using test::FakeClient;
-using test::FakeData;
-
-const Type kVec = ir::make_type(DType::kF32, std::vector<int64_t>{2});
-
-Value op(const char* name, std::vector<Value> operands) {
-  const ops::Row* row = ops::find_row(name);
-  EXPECT_NE(row, nullptr) << name;
-  ir::AttrsBuilder attrs;
-  const char* names[] = {"self", "other"};
-  for (size_t i = 0; i < operands.size(); ++i)
-    attrs.operand(ir::symbol(names[i]), static_cast<int64_t>(i));
-  return {Node::make(ops::kind_of(*row), operands, {&kVec, 1}, attrs.words()), 0};
-}
-Value mul(Value a, Value b) { return op("aten::mul.Tensor", {std::move(a), std::move(b)}); }
-Value sine(Value a) { return op("aten::sin", {std::move(a)}); }
-Value cosine(Value a) { return op("aten::cos", {std::move(a)}); }
-Value real(double v) {
-  return {Node::make_number({.re = v, .kind = Scalar::Kind::kFloat}, true), 0};
-}
-Value integer(int64_t v) {
-  return {Node::make_number({.integer = v, .kind = Scalar::Kind::kInt}, true), 0};
-}
-Value fill(double v) { return {Node::make_fill(kVec, {.re = v, .kind = Scalar::Kind::kFloat}), 0}; }
-
-struct ExecutorTest : testing::Test {
-  FakeClient* client = new FakeClient;
-  Executor executor{"torch", "ours"};
-
-  ExecutorTest() { client::set_client_for_testing(std::unique_ptr<FakeClient>(client)); }
-  ~ExecutorTest() override { client::set_client_for_testing(nullptr); }
-
-  Value data(float first = 1) {
-    float bytes[2] = {first, 2};
-    auto d = client->transfer_to_device({bytes, kVec, nullptr}, 0);
-    return {Node::make_data(kVec, std::move(d)), 0};
-  }
-  SyncResult sync(std::vector<Value> roots, bool births = false) {
-    SyncRequest r;
-    r.roots = std::move(roots);
-    r.uploaded = [births](const Node&) { return births; };
-    return executor.sync(std::move(r));
-  }
-  const FakeClient::Call& last(std::string_view what) {
-    for (size_t i = client->calls.size(); i-- > 0;)
-      if (client->calls[i].what == what) return client->calls[i];
-    ADD_FAILURE() << "no call of " << what;
-    return client->calls.front();
-  }
-  template <class T>
-  std::vector<T> bytes(const client::Data* d) {
-    std::vector<T> v(static_cast<size_t>(d->type().numel()));
-    std::memcpy(v.data(), d->host_pointer(), v.size() * sizeof(T));
-    return v;
-  }
-};
 
 TEST_F(ExecutorTest, SecondSyncOfEqualGraphsCompilesNothing) {
   auto a = sync({sine(data(1))}), b = sync({sine(data(9))});

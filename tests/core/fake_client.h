@@ -24,6 +24,7 @@ class FakeData final : public client::Data {
     if (failure) throw *failure;
     if (deleted_) fail(Code::kRuntime, "Buffer has been deleted or donated.");
   }
+  bool computed() const override { return !failure && !deleted_; }
   const void* host_pointer() const override { return bytes_->data(); }
   std::shared_ptr<const client::Completion> completion() const override {
     struct End final : client::Completion {
