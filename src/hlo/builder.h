@@ -129,7 +129,7 @@ class Builder {
   V binary(std::string_view name, V a, V b) { return op(name, {a, b}, a.type); }
   V add(V a, V b) { return binary("stablehlo.add", a, b); }  // pred: or
   V sub(V a, V b) { return binary("stablehlo.subtract", a, b); }
-  V mul(V a, V b) { return binary("stablehlo.multiply", a, b); }  // pred: and
+  V mul(V a, V b);  // pred: and; integers wrap
   V div(V a, V b) { return binary("stablehlo.divide", a, b); }
   V max(V a, V b) { return binary("stablehlo.maximum", a, b); }
   V min(V a, V b) { return binary("stablehlo.minimum", a, b); }
@@ -143,7 +143,7 @@ class Builder {
   V sqrt(V a) { return unary("stablehlo.sqrt", a); }
   V rsqrt(V a) { return unary("stablehlo.rsqrt", a); }
   V tanh(V a) { return unary("stablehlo.tanh", a); }
-  V abs(V a);  // complex: the real magnitude
+  V abs(V a);  // complex: the real magnitude; of the least integer: itself
   V floor(V a) { return unary("stablehlo.floor", a); }
   V logistic(V a) { return unary("stablehlo.logistic", a); }
   V compare(V a, V b, Cmp c, Order o = Order::kPartial);  // pred of a's dims

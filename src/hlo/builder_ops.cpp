@@ -199,8 +199,21 @@ V Builder::reverse(V v, Ints dims) {
 
 // --- elementwise ---------------------------------------------------------------------------------
 
+// XLA takes x * x and |x| of integers for non-negative, though they overflow: it drops an abs of
+// them and gives a sign of 0 to a negative one. It does not look through unsigned products, nor into
+// this select.
+V Builder::mul(V a, V b) {
+  DType d = a.dtype();
+  if (!ir::is_int(d) || ir::is_unsigned(d)) return binary("stablehlo.multiply", a, b);
+  DType u = ir::unsigned_dtype(d);
+  V x = bitcast(a, a.type.with(u)), y = bitcast(b, b.type.with(u));
+  V p = binary("stablehlo.multiply", x, y);
+  return bitcast(p, p.type.with(d));
+}
+
 V Builder::abs(V a) {
   if (ir::is_unsigned(a.dtype())) return a;
+  if (ir::is_int(a.dtype())) return select(compare(a, 0, Cmp::kLt), neg(a), a);
   return op("stablehlo.abs", {a}, a.type.with(ir::real_dtype(a.dtype())));
 }
 

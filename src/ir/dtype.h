@@ -39,6 +39,21 @@ constexpr bool is_int(DType t) { return t >= DType::kU8 && t <= DType::kU64; }  
 constexpr bool is_unsigned(DType t) {
   return t == DType::kU8 || (t >= DType::kU16 && t <= DType::kU64) || t == DType::kPred;
 }
+// Of a signed integer type: the unsigned one as wide.
+constexpr DType unsigned_dtype(DType t) {
+  switch (t) {
+    case DType::kS8:
+      return DType::kU8;
+    case DType::kS16:
+      return DType::kU16;
+    case DType::kS32:
+      return DType::kU32;
+    case DType::kS64:
+      return DType::kU64;
+    default:
+      return t;
+  }
+}
 // Two-byte and one-byte floats, which PyTorch computes in float32 (opmath).
 constexpr bool is_small_float(DType t) {
   return t == DType::kF16 || t == DType::kBF16 || t == DType::kF8E4M3FN || t == DType::kF8E5M2;

@@ -836,6 +836,21 @@ def test_dims_of_empty_tensors_that_eager_does_not_look_at(op):
     check(op, torch.zeros(0, 3))
 
 
+OVERFLOWING = {torch.int8: [12, -13, 100, -128, 0], torch.int32: [46341, 50000, 3, -(2**31), 0],
+               torch.int64: [3037000500, 4 * 10**9, -3, -(2**63), 0]}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", OVERFLOWING, ids=str)
+@pytest.mark.parametrize(
+    "make", [torch.square, lambda x: x * x, lambda x: x**2, torch.abs, lambda x: (x + 1) * (1 + x)]
+)
+def test_squares_and_magnitudes_that_overflow_stay_negative(make, dtype):
+    """XLA takes them for non-negative, and would simplify what follows."""
+    for then in (torch.abs, torch.sign, lambda s: s // 2, lambda s: s.abs() < 0, torch.relu,
+                 lambda s: s < 0, lambda s: s >> 1, lambda s: torch.fmod(s, 4)):  # fmt: skip
+        check(lambda x, then=then: then(make(x)), torch.tensor(OVERFLOWING[dtype], dtype=dtype))
+
+
 def test_indexing_by_nothing_has_gradients():
     i = torch.empty(0, dtype=torch.int64)
     for shape in ((2,), (2, 3)):
