@@ -127,12 +127,12 @@ class Builder {
   // ----------------------------------------------------------------------------------------
   V unary(std::string_view name, V x) { return op(name, {x}, x.type); }
   V binary(std::string_view name, V a, V b) { return op(name, {a, b}, a.type); }
-  V add(V a, V b) { return binary("stablehlo.add", a, b); }  // pred: or
+  V add(V a, V b);  // pred: or
   V sub(V a, V b) { return binary("stablehlo.subtract", a, b); }
   V mul(V a, V b);  // pred: and; integers wrap
   V div(V a, V b) { return binary("stablehlo.divide", a, b); }
-  V max(V a, V b) { return binary("stablehlo.maximum", a, b); }
-  V min(V a, V b) { return binary("stablehlo.minimum", a, b); }
+  V max(V a, V b);  // pred: or
+  V min(V a, V b);  // pred: and
   V and_(V a, V b) { return binary("stablehlo.and", a, b); }
   V or_(V a, V b) { return binary("stablehlo.or", a, b); }
   V xor_(V a, V b) { return binary("stablehlo.xor", a, b); }

@@ -31,9 +31,9 @@ std::string_view red_name(Builder::Red how, bool pred) {
   using Red = Builder::Red;
   switch (how) {
     case Red::kSum:
-      return "stablehlo.add";
+      return pred ? "stablehlo.or" : "stablehlo.add";
     case Red::kProd:
-      return "stablehlo.multiply";
+      return pred ? "stablehlo.and" : "stablehlo.multiply";
     case Red::kMax:
       return pred ? "stablehlo.or" : "stablehlo.maximum";
     case Red::kMin:
@@ -199,12 +199,18 @@ V Builder::reverse(V v, Ints dims) {
 
 // --- elementwise ---------------------------------------------------------------------------------
 
+// Bools by their logic: where both are constants, XLA's folder adds them up to false.
+V Builder::add(V a, V b) { return binary(red_name(Red::kSum, a.dtype() == DType::kPred), a, b); }
+V Builder::max(V a, V b) { return binary(red_name(Red::kMax, a.dtype() == DType::kPred), a, b); }
+V Builder::min(V a, V b) { return binary(red_name(Red::kMin, a.dtype() == DType::kPred), a, b); }
+
 // XLA takes x * x and |x| of integers for non-negative, though they overflow: it drops an abs of
 // them and gives a sign of 0 to a negative one. It does not look through unsigned products, nor into
 // this select.
 V Builder::mul(V a, V b) {
   DType d = a.dtype();
-  if (!ir::is_int(d) || ir::is_unsigned(d)) return binary("stablehlo.multiply", a, b);
+  if (!ir::is_int(d) || ir::is_unsigned(d))
+    return binary(red_name(Red::kProd, d == DType::kPred), a, b);
   DType u = ir::unsigned_dtype(d);
   V x = bitcast(a, a.type.with(u)), y = bitcast(b, b.type.with(u));
   V p = binary("stablehlo.multiply", x, y);

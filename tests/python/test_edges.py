@@ -851,6 +851,12 @@ def test_squares_and_magnitudes_that_overflow_stay_negative(make, dtype):
         check(lambda x, then=then: then(make(x)), torch.tensor(OVERFLOWING[dtype], dtype=dtype))
 
 
+def test_bools_that_are_constants_add_up():
+    check(lambda x: (x >= x) + (x >= x), torch.ones(3, dtype=torch.bool))
+    check(lambda x: (x != x) + (x == x), torch.ones(3, dtype=torch.bool))
+    check(lambda x: (x >= x).add_(True).prod(), torch.ones(3, dtype=torch.bool))
+
+
 def test_indexing_by_nothing_has_gradients():
     i = torch.empty(0, dtype=torch.int64)
     for shape in ((2,), (2, 3)):
