@@ -83,14 +83,32 @@ class Autoencoder(nn.Module):
         return F.binary_cross_entropy_with_logits(self.up(z), x.sigmoid()) + z.abs().mean() * 0.01
 
 
+class Residual(nn.Module):
+    """Images: residual blocks with batch norm, deep enough to amplify what is rounded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        convs = [nn.Conv2d(i, o, 3, padding=1, bias=False) for i, o in [(3, 8)] + 7 * [(8, 8)]]
+        self.convs, self.head = nn.ModuleList(convs), nn.Linear(8, 10)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(8) for _ in convs])
+
+    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        h = F.relu(self.norms[0](self.convs[0](x.view(-1, 3, 8, 8))))
+        for conv, norm in zip(self.convs[1:], self.norms[1:], strict=True):
+            h = F.relu(h + norm(conv(h)))
+        return F.cross_entropy(self.head(h.mean((2, 3))), y)
+
+
 MODELS = {m.__name__: m for m in (Convolutions, Attention, Recurrent, Autoencoder)}
 
 
-def train(make, device, steps: int = 6) -> tuple[list[torch.Tensor], nn.Module]:
+def train(
+    make, device, steps: int = 6, dtype: torch.dtype = torch.float32
+) -> tuple[list[torch.Tensor], nn.Module]:
     torch.manual_seed(0)
-    model = make().to(device)
+    model = make().to(device, dtype)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    x, y = torch.randn(6, 192).to(device), torch.randint(0, 8, (6,)).to(device)
+    x, y = torch.randn(6, 192).to(device, dtype), torch.randint(0, 8, (6,)).to(device)
     losses = []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -116,6 +134,16 @@ def test_model_trains_with_eagers_losses_in_one_program(name, device, compiles):
     assert ours[-1].item() < ours[0].item()
     for a, b in zip(model.buffers(), plain.buffers(), strict=True):
         torch.testing.assert_close(a.cpu(), b, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", [*MODELS, "Residual"])
+def test_float64_losses_are_eagers_to_the_last_digits(name, device):
+    """Float32 rounds, and a rounding may flip a ReLU: docs/design/0005-losses-in-float32.md."""
+    make = MODELS.get(name, Residual)
+    ours, eager = (train(make, where, 10, torch.float64)[0] for where in (device, "cpu"))
+    torch.testing.assert_close(
+        torch.stack([x.cpu() for x in ours]), torch.stack(eager), rtol=1e-12, atol=1e-12
+    )
 
 
 def test_training_resumes_from_a_file(device, tmp_path):
