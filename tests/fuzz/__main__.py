@@ -71,6 +71,7 @@ def run(first: int, programs: int, keep_going: bool) -> int:
         # Flaky: eager itself read memory that was not initialised.
         with contextlib.suppress(FlakyStrategyDefinition):
             chunk.test()
+        torch_pjrt._C.clear_programs()  # XLA compiles slower the more kernels a process has
         report(number, chunk)
         done, failed = done + chunk.programs, failed + len(chunk.failed)
         line = f"seed {number}: {chunk.programs} programs, {chunk.statements} statements, "
