@@ -453,38 +453,6 @@ SyncResult Executor::sync(SyncRequest request) {
   return result;
 }
 
-client::DataPtr Executor::run_known(const Value& root, int device) {
-  if (saves_tensors() || launches_.any_failed() || probe::dial() >= 2) return nullptr;
-  client::check_not_forked();
-  OneOps::Found f = one_ops_.find(root, device);
-  if (!f.program) return nullptr;
-  const Hash128& key = f.program->key.total;
-  DataPtr out;
-  int64_t launch = probe::now_ns();
-  try {
-    probe::Section section("torch_pjrt::execute");
-    out = std::move(client::client().execute(*f.program->executable, f.arguments(), {}, device)[0]);
-  } catch (const Error& e) {
-    throw with_line(e, blame_text({key, {}}, std::span(&root, 1)));
-  }
-  // Small programs are over by now: then there is nothing that could still fail.
-  if (out->computed()) {
-    probe::event(probe::Phase::kExecute, launch, probe::now_ns(), key.hi);
-  } else {
-    launches_.retire(static_cast<size_t>(flag_int(Flag::kInFlight)));
-    launches_.add({root}, {out}, {}, {key, {}});
-  }
-  f.runs->fetch_add(1, std::memory_order_relaxed);
-  std::lock_guard lock(mu_);
-  if (last_ != f.program) last_ = std::move(f.program);
-  return out;
-}
-
-void Executor::clear_programs() {
-  one_ops_.clear();
-  cache_.clear();
-}
-
 GraphRecord Executor::describe(SyncRequest request) {
   std::lock_guard lock(ir::graph_lock());
   Planned p = plan(request);

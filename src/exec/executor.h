@@ -99,7 +99,11 @@ class Executor {
   }
 
   ProgramCache& cache() { return cache_; }
-  void clear_programs();  // all of them: the next syncs compile
+  // All of them: the next syncs compile.
+  void clear_programs() {
+    one_ops_.clear();
+    cache_.clear();
+  }
   // Does anything still compile or run? Then the process must not tear the plugin down around it.
   bool busy();
   Explainer& explainer() { return explainer_; }

@@ -2,7 +2,15 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "base/flags.h"
+#include "client/registry.h"
+#include "exec/blame.h"
+#include "exec/dump.h"
+#include "exec/executor.h"
 #include "ops/host.h"
+#include "probe/events.h"
+#include "probe/probe.h"
 
 namespace tp::exec {
 
@@ -99,6 +107,33 @@ void OneOps::learn(const ir::Graph& graph, int device, const ProgramPtr& program
 void OneOps::clear() {
   std::lock_guard lock(mu_);
   entries_.clear();
+}
+
+client::DataPtr Executor::run_known(const ir::Value& root, int device) {
+  if (saves_tensors() || launches_.any_failed() || probe::dial() >= 2) return nullptr;
+  client::check_not_forked();
+  OneOps::Found f = one_ops_.find(root, device);
+  if (!f.program) return nullptr;
+  const Hash128& key = f.program->key.total;
+  client::DataPtr out;
+  int64_t launch = probe::now_ns();
+  try {
+    probe::Section section("torch_pjrt::execute");
+    out = std::move(client::client().execute(*f.program->executable, f.arguments(), {}, device)[0]);
+  } catch (const Error& e) {
+    throw with_line(e, blame_text({key, {}}, std::span(&root, 1)));
+  }
+  // Small programs are over by now: then there is nothing that could still fail.
+  if (out->computed()) {
+    probe::event(probe::Phase::kExecute, launch, probe::now_ns(), key.hi);
+  } else {
+    launches_.retire(static_cast<size_t>(flag_int(Flag::kInFlight)));
+    launches_.add({root}, {out}, {}, {key, {}});
+  }
+  f.runs->fetch_add(1, std::memory_order_relaxed);
+  std::lock_guard lock(mu_);
+  if (last_ != f.program) last_ = std::move(f.program);
+  return out;
 }
 
 }  // namespace tp::exec
