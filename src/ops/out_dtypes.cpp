@@ -126,8 +126,7 @@ bool fills_outs(std::string_view row) {
   return has_word("arange range linspace logspace", base);
 }
 
-bool refuses_before_resize(const Row& row) {
-  // PyTorch's TensorIterator does; other kernels resize first.
+bool iterates(const Row& row) {
   static constexpr std::string_view kOthers =
       "addr index_select masked_select nonzero scatter.src scatter.value scatter.reduce "
       "scatter.value_reduce scatter_add scatter_reduce.two take where.self";

@@ -174,8 +174,9 @@ void check_out(const Row& row, DType result, DType out);
 void check_inplace(const Row& row, DType self);
 // Does the op compute in the dtype of out=, where it is given none?
 bool takes_outs_dtype(std::string_view row);
-// Does eager refuse an out= that overlaps itself before it resizes it?
-bool refuses_before_resize(const Row& row);
+// Does eager's kernel go through PyTorch's TensorIterator? Then an out= that overlaps itself is
+// refused before it is resized, and operands of another dtype are cast before strides are chosen.
+bool iterates(const Row& row);
 // Does an out= of as many elements keep its shape?
 bool fills_outs(std::string_view row);
 

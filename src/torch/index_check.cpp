@@ -36,6 +36,9 @@ std::string of_elements(const Found& f) {
   return cat("out of range: tried to access index ", f.value, " on a tensor of ", f.size,
              " elements.");
 }
+std::string of_nothing(const Found&) {
+  return "index_select(): self indexing axis dim should be positive";
+}
 std::string of_classes(const Found& f) { return cat("Target ", f.value, " is out of bounds."); }
 
 }  // namespace
@@ -59,8 +62,9 @@ constexpr IndexRule kRules[] = {
     {"index_fill.int_Scalar index_fill.int_Tensor", "index", Size::kDim, true, Code::kIndex,
      of_dim},
     {"gather scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add "
-     "scatter_reduce.two index_add",
+     "scatter_reduce.two",
      "index", Size::kDim, false, Code::kRuntime, of_dim},
+    {"index_add", "index", Size::kDim, false, Code::kRuntime, of_dim},
     {"take put", "index", Size::kNumel, true, Code::kIndex, of_elements},
     {"index.Tensor index_put _index_put_impl", "indices", Size::kEachDim, true, Code::kIndex,
      of_dim},
@@ -106,8 +110,20 @@ const c10::IValue& argument(const OpInfo& op, c10::ArrayRef<c10::IValue> args,
   return none;
 }
 
+// Where there is nothing, no index is right, whatever it is. Eager stumbles there, each op in its
+// way.
+void check_nothing(const IndexRule& r, const at::Tensor& index, int64_t dim) {
+  std::string_view ops = r.ops;
+  if (!index.numel() || ops == "index_add" || !at::isIntegralType(index.scalar_type(), false))
+    return;
+  if (ops == "embedding") fail(Code::kRuntime, of_nothing({}));
+  bool by_row = ops.starts_with("index_fill") || ops == "index_copy";
+  fail(by_row ? Code::kRuntime : r.code, r.words({0, dim, 0}));
+}
+
 void check(const IndexRule& r, const at::Tensor& index, int64_t dim, int64_t size,
            std::optional<int64_t> exempt = {}) {
+  if (size == 0 && !exempt) return check_nothing(r, index, dim);
   if (auto v = first_beyond(index, size, r.negative, exempt))
     fail(r.code, r.words({*v, dim, size}));
 }

@@ -5,6 +5,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/core/ivalue_inl.h>
+#include <ATen/native/TypeProperties.h>
 
 #include <unordered_map>
 
@@ -52,6 +53,23 @@ at::Tensor meta_of(const at::Tensor& t) {
   Impl* p = t.defined() ? impl_or_null(t) : nullptr;
   if (!p) return t;
   return at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type());
+}
+
+// Eager's CPU casts operands of another dtype before it lays out the result, and a cast has no gaps
+// and no overlaps. `from`: the first argument that takes part.
+void lay_out_casts(Stack& args, size_t from) {
+  at::native::ResultTypeState state{};
+  for (size_t i = from; i < args.size(); ++i)
+    if (args[i].isTensor() && args[i].toTensor().defined())
+      state = at::native::update_result_type_state(args[i].toTensor(), state);
+  at::ScalarType common = at::native::result_type(state);
+  for (size_t i = from; i < args.size(); ++i) {
+    if (!args[i].isTensor() || !args[i].toTensor().defined()) continue;
+    const at::Tensor& t = args[i].toTensor();
+    if (t.scalar_type() == common || t.is_non_overlapping_and_dense()) continue;
+    args[i] = at::detail::empty_strided_meta(
+        t.sizes(), at::infer_dense_strides(t.sizes(), t.strides()), t.scalar_type());
+  }
 }
 
 // Strides that PyTorch's TensorIterator gives the result of an elementwise op on these arguments.
@@ -310,8 +328,12 @@ std::unique_ptr<Dims> Call::strides_of(Type result, const Stack& args) const {
     case ops::Layout::kContiguous:
       return nullptr;
     case ops::Layout::kIterator:
-    case ops::Layout::kIteratorReversed:
-      return iterator_strides(args, result, op_.row->layout == ops::Layout::kIteratorReversed);
+    case ops::Layout::kIteratorReversed: {
+      Stack cast = args;
+      lay_out_casts(cast, op_.base_name == "aten::where.self" ? 1 : 0);  // a condition is none
+      return iterator_strides(std::move(cast), result,
+                              op_.row->layout == ops::Layout::kIteratorReversed);
+    }
     case ops::Layout::kCopyOfFirst:
       return first_ && !plain_strides(*first_) ? like_first(*first_, result) : nullptr;
   }
@@ -326,6 +348,7 @@ Inferred Call::by_rule(const Stack& args) const {
 }
 
 Inferred Call::by_meta(Stack& stack) const {
+  if (strided_ && op_.iterates) lay_out_casts(stack, 0);
   for (c10::IValue& v : stack) v = map_tensors(v, meta_of);
   op_.meta(&stack);
   Inferred i;

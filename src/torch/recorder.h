@@ -89,8 +89,8 @@ struct OpInfo {
   bool divides = false;                   // integers by what may be a number
   bool no_alias = false;                  // may out= not be an argument?
   bool takes_outs_dtype = false;
-  bool refuses_before_resize = false;  // does an out= that overlaps itself fail as it comes?
-  bool lays_out = false;               // is what out= is resized to laid out as the op likes it?
+  bool iterates = false;    // by PyTorch's TensorIterator, or as if: ops::iterates
+  bool lays_out = false;    // is what out= is resized to laid out as the op likes it?
   bool fills_outs = false;  // an out= of as many elements keeps its shape: arange, linspace
   std::string base_name;    // "aten::add.Tensor", for messages
   // A host op without a meta function: its CPU kernel tells the types (host_op.h).

@@ -97,7 +97,7 @@ class Registrar {
     i.no_alias = has_word(kNoAlias, row.name);
     i.index_rule = index_rule(row.name);
     i.divides = has_word(kDividing, row.name);
-    i.refuses_before_resize = ops::refuses_before_resize(row);
+    i.iterates = ops::iterates(row);
     i.fills_outs = ops::fills_outs(row.name);
     i.takes_outs_dtype = ops::takes_outs_dtype(row.name);
     i.lays_out = row.layout != ops::Layout::kContiguous;

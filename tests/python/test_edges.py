@@ -801,6 +801,21 @@ def test_strides_follow_all_operands(op, turned):
     assert_equal(got, want)
 
 
+@pytest.mark.parametrize("op", [torch.add, torch.lt, torch.atan2, torch.where])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.bool, torch.float64])
+def test_strides_follow_the_cast_of_an_expanded_operand(op, dtype):
+    """Eager casts it before it lays out the result, and a cast is dense."""
+
+    def program(x, y):
+        y = y.expand(3, 4)
+        return op(x > 3, y, x) if op is torch.where else op(y, x)
+
+    x, y = torch.arange(12.0).view(4, 3).t(), torch.ones(1, dtype=dtype)
+    got, want = program(moved(x), moved(y)), program(x, y)
+    assert got.stride() == want.stride()
+    assert_equal(got, want)
+
+
 @pytest.mark.parametrize("op", ["remainder", "fmod", "floor_divide"])
 @pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.float32])
 def test_division_by_the_number_zero(op, dtype):

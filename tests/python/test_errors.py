@@ -4,7 +4,8 @@ import re
 
 import pytest
 import torch
-from eager import check_error, outcome
+from eager import check as check_equal
+from eager import check_error, moved, outcome
 
 import torch_pjrt
 
@@ -417,6 +418,30 @@ def test_take_and_put_out_of_range_raise(bad):
     x, i = torch.arange(12.0).view(3, 4), torch.tensor([0, bad])
     check_error(lambda x, i: x.take(i), x, i)
     check_error(lambda x, i: x.put_(i, x[0, :2].clone()), x, i)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x, i: F.embedding(i, x),
+        lambda x, i: x.index_select(0, i),
+        lambda x, i: x[i],
+        lambda x, i: x.t().index_select(1, i),
+        lambda x, i: x.index_put((i,), torch.ones((), device=x.device)),
+        lambda x, i: x.index_fill(0, i, 1.0),
+    ],
+)
+def test_no_index_is_right_where_there_is_nothing(read):
+    """Eager's type; what it says of index_fill is about a storage."""
+
+    def program(x, y):
+        return read(x, (y * 0).long())
+
+    _, want, _ = outcome(program, f(0, 3), f(4))
+    _, got, _ = outcome(program, *moved([f(0, 3), f(4)]))
+    assert want is not None
+    assert type(got) is type(want)
+    check_equal(program, f(0, 3), f(0))
 
 
 def test_ignored_targets_may_be_anything():
