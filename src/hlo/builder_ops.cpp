@@ -92,7 +92,9 @@ std::string conv_dims(const IntList& d, char first, char second) {
 
 // --- shape ---------------------------------------------------------------------------------------
 
-// Narrow ints take floats through a wider int, so that values out of range wrap as in eager.
+// Narrow ints take floats through a wider int, so that values out of range wrap as in eager. Bools
+// become floats through bytes: XLA makes a product with a converted bool a select, and a nan or an
+// infinity times false would be 0.
 V Builder::convert(V v, DType t) {
   DType from = v.dtype();
   if (from == t) return v;
@@ -101,6 +103,7 @@ V Builder::convert(V v, DType t) {
     return convert(op("stablehlo.real", {v}, v.type.with(ir::real_dtype(from))), t);
   if (ir::is_float(from) && ir::is_int(t) && (ir::dtype_size(t) < 4 || t == DType::kU32))
     v = convert(v, t == DType::kU32 ? DType::kS64 : DType::kS32);
+  if (from == DType::kPred && !ir::is_int(t)) v = convert(v, DType::kU8);
   // PyTorch's float8_e4m3fn saturates where XLA gives NaN.
   if (t == DType::kF8E4M3FN && ir::is_float(from)) v = min(max(v, -448.0), 448.0);
   return op("stablehlo.convert", {v}, v.type.with(t));

@@ -22,14 +22,9 @@ V minimum(Builder& b, V x, V y) { return x.dtype() == DType::kPred ? b.and_(x, y
 
 // --- add, sub: alpha scales the second operand (rsub: the first) ---------------------------------
 
-// Eager multiplies by an alpha of 1 too, which shows where a complex number is infinite: the other
-// part becomes nan. (XLA would drop a product with the constant 1.)
 V scaled(Lowering& l, V x) {
   Builder& b = l.builder();
-  if (l.has("alpha")) return b.mul(x, l.number("alpha", x.type));
-  if (!ir::is_complex(x.dtype())) return x;
-  V re = real_part(b, x), im = imag_part(b, x), zero = b.constant(0, re.type);
-  return make_complex(b, b.sub(re, b.mul(im, zero)), b.add(im, b.mul(re, zero)));
+  return l.has("alpha") ? b.mul(x, l.number("alpha", x.type)) : times_one(b, x);
 }
 void add(Lowering& l, std::vector<V>& out) {
   Type t = compute_type(l);

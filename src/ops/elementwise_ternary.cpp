@@ -25,7 +25,7 @@ void add_combined(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   Type t = compute_type(l);
   V x = l.number("self", t), first = l.number("tensor1", t), second = l.number("tensor2", t);
-  if (l.has("value")) first = b.mul(l.number("value", t), first);
+  first = l.has("value") ? b.mul(l.number("value", t), first) : times_one(b, first);
   put(l, out, b.add(x, combine(b, first, second)));
 }
 V product(Builder& b, V x, V y) { return b.mul(x, y); }

@@ -56,6 +56,12 @@ V make_complex(Builder& b, V re, V im) {
   return b.op("stablehlo.complex", {re, im}, re.type.with(d));
 }
 
+V times_one(Builder& b, V x) {
+  if (!ir::is_complex(x.dtype())) return x;
+  V re = real_part(b, x), im = imag_part(b, x), zero = b.constant(0, re.type);
+  return make_complex(b, b.sub(re, b.mul(im, zero)), b.add(im, b.mul(re, zero)));
+}
+
 V any_of(Builder& b, V x) {
   IntList all(x.dims().size());
   std::iota(all.begin(), all.end(), 0);

@@ -77,6 +77,9 @@ V softplus(Builder& b, V x);   // log(1 + exp(x)) without overflow
 V real_part(Builder& b, V x);  // x itself where it is real
 V imag_part(Builder& b, V x);
 V make_complex(Builder& b, V re, V im);
+// Eager multiplies by an alpha or value of 1 too, which shows where a complex number is infinite:
+// its other part becomes nan. (XLA would drop a product with the constant 1.)
+V times_one(Builder& b, V x);
 V hurwitz_zeta(Builder& b, V x, V q);  // sum of (q + k)^-x, also for q < 0
 V any_of(Builder& b, V x);             // pred, 0-d: is any element true
 

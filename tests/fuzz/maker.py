@@ -195,6 +195,10 @@ class Maker:
             return False
         if rough and KINKY.search(template) and any(t.requires_grad for t in used):
             return False
+        if "F.embedding" in template and used[1].dim() and used[1].shape[0] < 2:
+            return False  # an index that was computed is out of range
+        if kind in CHANGING and self.seen_as_bits(used[0]):
+            return False
         if len(used) > 1 and torch.result_type(*used) == torch.complex32:
             return False
         if CASTS.search(template) and not all(self.casts_well(t) for t in used):
@@ -223,6 +227,15 @@ class Maker:
             return False
         shared = len(used) > 1 and storage(used[0]) == storage(used[1])
         return not (shared and "out=" in template)
+
+    def seen_as_bits(self, t: torch.Tensor) -> bool:
+        """Whether floats share the memory with another type: ints there are subnormal."""
+        return any(
+            storage(u) == storage(t)
+            and u.dtype != t.dtype
+            and (differentiable(u) or differentiable(t))
+            for u in self.run.tensors().values()
+        )
 
     def casts_well(self, t: torch.Tensor) -> bool:
         """Whether the values have one meaning in every integer type."""

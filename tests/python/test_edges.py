@@ -866,6 +866,25 @@ def test_squares_and_magnitudes_that_overflow_stay_negative(make, dtype):
         check(lambda x, then=then: then(make(x)), torch.tensor(OVERFLOWING[dtype], dtype=dtype))
 
 
+MASKED = {
+    "product": lambda x, m: x * m,
+    "cast": lambda x, m: x * m.to(x.dtype),
+    "comparison": lambda x, m: x * (x.abs() > 0),
+    "in place": lambda x, m: x.clone().mul_(m),
+    "addcmul": lambda x, m: torch.addcmul(x.abs(), x, m.to(x.dtype)),
+    "broadcast": lambda x, m: x[:, None] * m.to(x.dtype),
+    "sum": lambda x, m: (m * x).sum(),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex64])
+@pytest.mark.parametrize("program", MASKED.values(), ids=MASKED.keys())
+def test_masks_do_not_hide_what_is_not_finite(program, dtype):
+    """XLA makes a product with a bool a select, where nan times false would be 0."""
+    x = torch.tensor([NAN, float("inf"), -float("inf"), 1.0, -2.0, 0.0], dtype=dtype)
+    check(program, x, torch.tensor([False, False, True, False, True, False]))
+
+
 def test_bools_that_are_constants_add_up():
     check(lambda x: (x >= x) + (x >= x), torch.ones(3, dtype=torch.bool))
     check(lambda x: (x != x) + (x == x), torch.ones(3, dtype=torch.bool))
