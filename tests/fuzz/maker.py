@@ -217,7 +217,8 @@ class Maker:
             return False
         if "requires_grad_" in template and used[0]._is_view():
             return False  # a leaf that is a view: docs/fuzz.md
-        if any(x in template for x in RESHAPING) and used[0].requires_grad:
+        resizes = any(x in template for x in (*RESHAPING, "zeros(2, 3, out", "arange(6, out"))
+        if resizes and used[0].requires_grad:
             return False  # views of it lose their place in the graph
         if "set_(" in template or ".data = " in template:  # views of it would replay on new memory
             return not any(t.requires_grad for t in used)
@@ -280,6 +281,8 @@ class Maker:
 
     def worth(self, kind: str, error: Any, before: Any, after: Any, careful: bool) -> bool:
         """Whether the statement stays: errors a few times, results that are not too large."""
+        if "ZeroTensor" in str(error):  # eager's own optimization got in its way
+            return False
         if error is not None:
             self.errors += 1
             return kind in CHANGING or self.errors <= 2
