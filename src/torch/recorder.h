@@ -41,10 +41,6 @@ std::span<const MetaRow> meta_rows_1();
 std::span<const MetaRow> meta_rows_2();
 // Written by hand, for ops whose shape functions PyTorch has elsewhere.
 std::span<const MetaRow> meta_rows_own();
-inline bool is_own_meta(const MetaRow& r) {
-  std::span<const MetaRow> own = meta_rows_own();
-  return &r >= own.data() && &r < own.data() + own.size();
-}
 
 enum class ArgKind : uint8_t {
   kTensor,
@@ -90,7 +86,7 @@ struct OpInfo {
   bool no_alias = false;                  // may out= not be an argument?
   bool takes_outs_dtype = false;
   bool iterates = false;    // by PyTorch's TensorIterator, or as if: ops::iterates
-  bool lays_out = false;    // is what out= is resized to laid out as the op likes it?
+  bool lays_out = true;     // is what out= is resized to laid out as the op likes it?
   bool fills_outs = false;  // an out= of as many elements keeps its shape: arange, linspace
   std::string base_name;    // "aten::add.Tensor", for messages
   // A host op without a meta function: its CPU kernel tells the types (host_op.h).

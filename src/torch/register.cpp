@@ -23,7 +23,6 @@ constexpr std::string_view kDividing =
 // These gather from what they may not overwrite meanwhile.
 constexpr std::string_view kNoAlias =
     "aten::gather aten::take aten::cat aten::kthvalue aten::index_select";
-
 using c10::OperatorName;
 
 std::vector<std::string> g_table_errors;
@@ -100,10 +99,7 @@ class Registrar {
     i.iterates = ops::iterates(row);
     i.fills_outs = ops::fills_outs(row.name);
     i.takes_outs_dtype = ops::takes_outs_dtype(row.name);
-    i.lays_out = row.layout != ops::Layout::kContiguous;
     if (const MetaRow* meta = meta_row(row.name)) {
-      // Structured ops of PyTorch do; kernels that only resize make it row-major.
-      i.lays_out = i.lays_out || !is_own_meta(*meta);
       i.exact_out = meta->exact_out;
       if (!row.type) i.meta = meta->function;
     }
