@@ -208,8 +208,8 @@ V Builder::max(V a, V b) { return binary(red_name(Red::kMax, a.dtype() == DType:
 V Builder::min(V a, V b) { return binary(red_name(Red::kMin, a.dtype() == DType::kPred), a, b); }
 
 // XLA takes x * x and |x| of integers for non-negative, though they overflow: it drops an abs of
-// them and gives a sign of 0 to a negative one. It does not look through unsigned products, nor into
-// this select.
+// them and gives a sign of 0 to a negative one. It does not look through unsigned products, nor
+// into this select.
 V Builder::mul(V a, V b) {
   DType d = a.dtype();
   if (!ir::is_int(d) || ir::is_unsigned(d))
