@@ -101,8 +101,8 @@ void check_written(const Form& form, c10::ArrayRef<c10::IValue> args, const Infe
   // What is resized has memory of its own by the time that most kernels look.
   auto resized = [&](size_t w, const at::Tensor& t) {
     size_t result = w - form.leading;
-    return out && !form.op->iterates && result < types.types.size() &&
-           types.types[result] && ref_of(types.types[result].dims()) != t.sizes();
+    return out && !form.op->iterates && result < types.types.size() && types.types[result] &&
+           ref_of(types.types[result].dims()) != t.sizes();
   };
   size_t reads = form.leading, end = out ? args.size() : std::min<size_t>(1, reads);
   for (size_t w = out ? reads : 0; w < end; ++w) {
