@@ -124,6 +124,7 @@ enum class Layout : unsigned char {
   kContiguous,
   kIterator,          // elementwise: what PyTorch's TensorIterator makes of all tensor arguments
   kIteratorReversed,  // the same, the last argument first
+  kMeta,              // what the op's function in torch/meta_own.cpp gives
   kCopyOfFirst,       // clone: the (dense) strides of the first operand, those of size-1 dims too
 };
 

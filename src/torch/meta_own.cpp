@@ -143,7 +143,25 @@ void index_func(Stack* s) {
   s->assign({c10::IValue(at::detail::empty_meta(self.sizes(), self.scalar_type()))});
 }
 
+// Eager joins two slices by cat, which keeps channels_last.
+at::Tensor roll_dim(const at::Tensor& t, int64_t shift, int64_t dim) {
+  if (t.numel() == 0) return t.clone();
+  int64_t size = t.size(dim), start = ((size - shift) % size + size) % size;
+  return at::cat({t.narrow(dim, start, size - start), t.narrow(dim, 0, start)}, dim);
+}
+
+void roll(Stack* s) {
+  at::Tensor t = (*s)[0].toTensor();
+  auto shifts = (*s)[1].toDimVector(), dims = (*s)[2].toDimVector();
+  if (dims.empty())
+    t = at::detail::empty_meta(t.sizes(), t.scalar_type());
+  else
+    for (size_t i = 0; i < dims.size(); ++i) t = roll_dim(t, shifts[i], dims[i]);
+  s->assign({c10::IValue(std::move(t))});
+}
+
 constexpr MetaRow kRows[] = {
+    {"aten::roll", roll, false},
     {"aten::index_add", index_func<0>, true},
     {"aten::index_reduce", index_func<1>, true},
     {"aten::linalg_solve_triangular", solve_triangular, false},

@@ -334,6 +334,12 @@ std::unique_ptr<Dims> Call::strides_of(Type result, const Stack& args) const {
       return iterator_strides(std::move(cast), result,
                               op_.row->layout == ops::Layout::kIteratorReversed);
     }
+    case ops::Layout::kMeta: {
+      Stack s = args;
+      for (c10::IValue& v : s) v = map_tensors(v, meta_of);
+      op_.meta(&s);
+      return std::move(result_of(s[0].toTensor()).strides);
+    }
     case ops::Layout::kCopyOfFirst:
       return first_ && !plain_strides(*first_) ? like_first(*first_, result) : nullptr;
   }

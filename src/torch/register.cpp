@@ -101,7 +101,7 @@ class Registrar {
     i.takes_outs_dtype = ops::takes_outs_dtype(row.name);
     if (const MetaRow* meta = meta_row(row.name)) {
       i.exact_out = meta->exact_out;
-      if (!row.type) i.meta = meta->function;
+      if (!row.type || row.layout == ops::Layout::kMeta) i.meta = meta->function;
     }
     if (!row.type && !i.meta)
       return error(row, "no type rule, and PyTorch has no structured meta function for it"),

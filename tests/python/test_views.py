@@ -351,6 +351,9 @@ KEEPING = {
     "masked_fill": lambda x: x.masked_fill(x > 3, 0),
     "flip": lambda x: x.flip(0),
     "cumsum": lambda x: x.cumsum(0),
+    "roll": lambda x: x.roll(1, -1),
+    "roll two dims": lambda x: x.roll((1, 2), (0, 1)),
+    "roll all": lambda x: x.roll(1),
     "index_fill": lambda x: x.index_fill(0, torch.zeros(1, dtype=torch.long, device=x.device), 2)
     if x.numel() else x.clone(),
     "lerp": lambda x: x.lerp(x + 1, 0.5),
