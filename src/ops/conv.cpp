@@ -318,7 +318,11 @@ void conv_backward_lower(Lowering& l, std::vector<V>& out) {
 }
 
 constexpr Row row(const char* name, TypeRule type, LowerRule lower) {
-  return {.name = name, .type = type, .lower = lower, .special = Special::kProducts};
+  return {.name = name,
+          .type = type,
+          .lower = lower,
+          .layout = Layout::kSuggested,
+          .special = Special::kProducts};
 }
 
 }  // namespace

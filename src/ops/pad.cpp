@@ -364,9 +364,15 @@ constexpr auto replicate_backward = edge_pad_backward_lower<Edge::kReplicate>;
 
 Family pad_rows() {
   static const Row kRows[] = {
-      {.name = "aten::constant_pad_nd", .type = constant_pad_type, .lower = constant_pad_lower},
+      {.name = "aten::constant_pad_nd",
+       .type = constant_pad_type,
+       .lower = constant_pad_lower,
+       .layout = Layout::kSuggested},
       {.name = "aten::reflection_pad1d", .lower = reflect},
-      {.name = "aten::reflection_pad2d", .type = reflection_pad2d_type, .lower = reflect},
+      {.name = "aten::reflection_pad2d",
+       .type = reflection_pad2d_type,
+       .lower = reflect,
+       .layout = Layout::kSuggested},
       {.name = "aten::reflection_pad3d", .lower = reflect},
       {.name = "aten::reflection_pad1d_backward", .lower = reflect_backward},
       {.name = "aten::reflection_pad2d_backward",

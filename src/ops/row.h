@@ -124,6 +124,7 @@ enum class Layout : unsigned char {
   kContiguous,
   kIterator,          // elementwise: what PyTorch's TensorIterator makes of all tensor arguments
   kIteratorReversed,  // the same, the last argument first
+  kSuggested,         // channels_last where one of the first two operands is
   kMeta,              // what the op's function in torch/meta_own.cpp gives
   kCopyOfFirst,       // clone: the (dense) strides of the first operand, those of size-1 dims too
 };

@@ -264,9 +264,18 @@ constexpr Row kRows[] = {
      .layout = Layout::kMeta,
      .general = "shifts"},
     {.name = "aten::repeat", .type = repeat_type, .lower = repeat_lower},
-    {.name = "aten::pixel_shuffle", .type = pixel_shuffle_type, .lower = pixel_shuffle_lower},
-    {.name = "aten::pixel_unshuffle", .type = pixel_unshuffle_type, .lower = pixel_unshuffle_lower},
-    {.name = "aten::channel_shuffle", .type = channel_shuffle_type, .lower = channel_shuffle_lower},
+    {.name = "aten::pixel_shuffle",
+     .type = pixel_shuffle_type,
+     .lower = pixel_shuffle_lower,
+     .layout = Layout::kSuggested},
+    {.name = "aten::pixel_unshuffle",
+     .type = pixel_unshuffle_type,
+     .lower = pixel_unshuffle_lower,
+     .layout = Layout::kSuggested},
+    {.name = "aten::channel_shuffle",
+     .type = channel_shuffle_type,
+     .lower = channel_shuffle_lower,
+     .layout = Layout::kSuggested},
 };
 
 }  // namespace

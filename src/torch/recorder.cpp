@@ -90,6 +90,19 @@ std::unique_ptr<Dims> iterator_strides(Stack args, Type result, bool reversed) {
   return std::make_unique<Dims>(span_of(out.strides()));
 }
 
+std::unique_ptr<Dims> suggested_strides(const Stack& args, Type result) {
+  for (size_t i = 0; i < args.size() && i < 2; ++i) {
+    if (!args[i].isTensor() || !args[i].toTensor().defined()) continue;
+    const at::Tensor& t = args[i].toTensor();
+    at::MemoryFormat format = t.suggest_memory_format();
+    if (t.dim() != result.rank() || format == at::MemoryFormat::Contiguous) continue;
+    auto dims = ref_of(result.dims());
+    return std::make_unique<Dims>(span_of(t.dim() == 4 ? c10::get_channels_last_strides_2d(dims)
+                                                       : c10::get_channels_last_strides_3d(dims)));
+  }
+  return nullptr;
+}
+
 Result result_of(const at::Tensor& t) {
   if (!t.defined()) return {};
   Result r{ir::make_type(to_dtype(t.scalar_type()), span_of(t.sizes())), nullptr};
@@ -334,6 +347,8 @@ std::unique_ptr<Dims> Call::strides_of(Type result, const Stack& args) const {
       return iterator_strides(std::move(cast), result,
                               op_.row->layout == ops::Layout::kIteratorReversed);
     }
+    case ops::Layout::kSuggested:
+      return suggested_strides(args, result);
     case ops::Layout::kMeta: {
       Stack s = args;
       for (c10::IValue& v : s) v = map_tensors(v, meta_of);

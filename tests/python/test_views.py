@@ -499,6 +499,34 @@ def test_channels_last_survives_ops():
     check(program, torch.arange(48.0).view(2, 3, 4, 2), exact=True)
 
 
+CHANNELS = {
+    "conv2d": lambda x, w: torch.nn.functional.conv2d(x, w),
+    "conv_transpose2d": lambda x, w: torch.nn.functional.conv_transpose2d(x, w),
+    "batch_norm": lambda x, w: torch.nn.functional.batch_norm(x, None, None, training=True),
+    "pad": lambda x, w: torch.nn.functional.pad(x, (1, 1)),
+    "reflect": lambda x, w: torch.nn.functional.pad(x, (1, 1, 1, 1), mode="reflect"),
+    "pool": lambda x, w: torch.nn.functional.adaptive_avg_pool2d(x, 2),
+    "max_pool": lambda x, w: torch.nn.functional.max_pool2d(x, 2),
+    "shuffle": lambda x, w: torch.nn.functional.pixel_shuffle(x, 2),
+    "unshuffle": lambda x, w: torch.nn.functional.pixel_unshuffle(x, 2),
+    "channels": lambda x, w: torch.nn.functional.channel_shuffle(x, 2),
+    "roll": lambda x, w: x.roll(1, 2),
+}
+
+
+@pytest.mark.parametrize("op", CHANNELS.values(), ids=CHANNELS.keys())
+@pytest.mark.parametrize("last", [True, False])
+def test_results_of_channels_last_tensors_are_so_too(op, last):
+    x, w = torch.linspace(-1, 1, 512).view(2, 8, 4, 8), torch.linspace(-1, 1, 256).view(8, 8, 2, 2)
+    if last:
+        x = x.contiguous(memory_format=torch.channels_last)
+    ours, eager = op(moved(x), moved(w)), op(x, w)
+    assert layout(ours) == layout(eager)
+    torch.testing.assert_close(ours.cpu(), eager, rtol=1e-4, atol=1e-4)
+    flat = ours.flatten(1).mul(2)  # reads through the layout
+    torch.testing.assert_close(flat.cpu(), eager.flatten(1).mul(2), rtol=1e-4, atol=1e-4)
+
+
 def test_contiguous_of_contiguous_is_the_same_tensor(device):
     x = torch.ones(2, 3, device=device)
     assert x.contiguous() is x
