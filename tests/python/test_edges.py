@@ -885,6 +885,14 @@ def test_masks_do_not_hide_what_is_not_finite(program, dtype):
     check(program, x, torch.tensor([False, False, True, False, True, False]))
 
 
+def test_products_of_bools_and_nothing():
+    """Eager has no product of bools, and does not need one here."""
+    b = torch.ones(2, 4, dtype=torch.bool)
+    check(torch.mm, b, b[:, :0].t()[:0].new_ones(4, 0))
+    check(torch.bmm, b[None], b.new_ones(1, 4, 0))
+    check(torch.mv, b[:, :0], b.new_ones(0))
+
+
 def test_bools_that_are_constants_add_up():
     check(lambda x: (x >= x) + (x >= x), torch.ones(3, dtype=torch.bool))
     check(lambda x: (x != x) + (x == x), torch.ones(3, dtype=torch.bool))
