@@ -423,9 +423,10 @@ SyncResult Executor::sync(SyncRequest request) {
   ProgramPtr program = program_for(request, planned);
   std::vector<DataPtr> outputs;
   if (program) {
+    std::atomic<int64_t>& runs = explainer_.runs_of(planned.key.total);
     if (request.roots.size() == 1 && planned.donors.empty() && !planned.general &&
         !request.force_data)
-      one_ops_.learn(planned.graph, request.device, program, explainer_.runs_of(planned.key.total));
+      one_ops_.learn(planned.graph, request.device, program, runs);
     try {
       outputs = start(request, planned, program, result);
     } catch (const HostFailure&) {
@@ -433,7 +434,7 @@ SyncResult Executor::sync(SyncRequest request) {
     } catch (const Error& e) {
       throw with_line(e, blame_text({planned.key.total, request.where}, planned.graph.roots));
     }
-    explainer_.runs_of(planned.key.total).fetch_add(1, std::memory_order_relaxed);
+    runs.fetch_add(1, std::memory_order_relaxed);
     if (probe::dial() >= 2)
       probe::say(2, cat("sync at ", request.where, ": ", program->nodes, " ops, key ",
                         planned.key.total.hex().substr(0, 8)));

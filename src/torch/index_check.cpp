@@ -36,9 +36,6 @@ std::string of_elements(const Found& f) {
   return cat("out of range: tried to access index ", f.value, " on a tensor of ", f.size,
              " elements.");
 }
-std::string of_nothing(const Found&) {
-  return "index_select(): self indexing axis dim should be positive";
-}
 std::string of_classes(const Found& f) { return cat("Target ", f.value, " is out of bounds."); }
 
 }  // namespace
@@ -116,7 +113,8 @@ void check_nothing(const IndexRule& r, const at::Tensor& index, int64_t dim) {
   std::string_view ops = r.ops;
   if (!index.numel() || ops == "index_add" || !at::isIntegralType(index.scalar_type(), false))
     return;
-  if (ops == "embedding") fail(Code::kRuntime, of_nothing({}));
+  if (ops == "embedding")
+    fail(Code::kRuntime, "index_select(): self indexing axis dim should be positive");
   bool by_row = ops.starts_with("index_fill") || ops == "index_copy";
   fail(by_row ? Code::kRuntime : r.code, r.words({0, dim, 0}));
 }
