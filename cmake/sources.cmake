@@ -114,6 +114,7 @@ set(TP_CORE
 # The only two rooms that see torch.
 set(TP_TORCH
     src/torch/autocast.cpp
+    src/torch/autograd_threads.cpp
     src/torch/backend.cpp
     src/torch/census.cpp
     src/torch/composites.cpp

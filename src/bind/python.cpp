@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "client/registry.h"
 #include "probe/probe.h"
+#include "torch/autograd_threads.h"
 #include "torch/errors.h"
 #include "torch/frames.h"
 #include "torch/runtime.h"
@@ -153,14 +154,18 @@ void set_log(py::object f) {
 }
 
 void prepare_exit() {
-  {
+  if (!client::forked()) {  // a child has none of the threads
     // Plugins register destructors of what they make at first use, also while we shut down: work
-    // that is going to end soon gets the time for it. Ctrl-C cuts it short.
+    // that is going to end soon gets the time for it, and so do autograd's threads. Ctrl-C cuts it
+    // short.
     py::gil_scoped_release no_gil;
     constexpr useconds_t kTick = 5000;
     constexpr int kTicks = 1000;
+    auto settled = [rest = torch_room::AutogradRest()] {
+      return rest.reached() && !torch_room::busy();
+    };
     try {
-      for (int i = 0; i < kTicks && torch_room::busy(); ++i, usleep(kTick)) look_for_interrupt();
+      for (int i = 0; i < kTicks && !settled(); ++i, usleep(kTick)) look_for_interrupt();
     } catch (const python_error&) {
     }
   }

@@ -111,12 +111,16 @@ ComputationClient& client() {
 
 bool client_exists() { return g_client.load(std::memory_order_acquire) != nullptr; }
 
-void check_not_forked() {
+bool forked() {
   pid_t owner = g_owner.load(std::memory_order_relaxed);
-  if (owner != 0 && owner != g_pid.load(std::memory_order_relaxed)) [[unlikely]]
+  return owner != 0 && owner != g_pid.load(std::memory_order_relaxed);
+}
+
+void check_not_forked() {
+  if (forked()) [[unlikely]]
     fail(Code::kRuntime,
          cat("the device cannot be used in this process (", g_pid.load(),
-             "): it was forked from process ", owner,
+             "): it was forked from process ", g_owner.load(),
              " after that one had started the device, and the plugin's threads did not come along"),
          "start workers with the 'spawn' or 'forkserver' method, or fork before the first use of "
          "the device");

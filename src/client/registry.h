@@ -41,6 +41,8 @@ std::vector<std::string> registered();  // names, the placeholder not counted
 // is not remembered: the next call tries again.
 ComputationClient& client();
 bool client_exists();  // without making one
+// Was this process forked from the one that made the client? Any thread.
+bool forked();
 // After fork the plugin's threads are gone: throws kRuntime in the child of a process that made the
 // client.
 void check_not_forked();

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "client/registry.h"
 #include "probe/probe.h"
+#include "torch/autograd_threads.h"
 #include "torch/cuts.h"
 #include "torch/errors.h"
 #include "torch/host_op.h"
@@ -38,6 +39,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void uncheckedSetDevice(c10::Device d) const noexcept override {
     current = std::max<c10::DeviceIndex>(d.index(), 0);
+    note_device_thread(current);
   }
   c10::Stream getStream(c10::Device d) const override {
     return c10::Stream(c10::Stream::DEFAULT, d);

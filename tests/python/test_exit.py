@@ -78,6 +78,21 @@ print("end", torch_pjrt.state(y))
     assert (done.returncode, done.stdout) == (0, "end device\n"), done.stderr
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_exit_right_after_a_backward(run_python, devices):
+    """Autograd's threads may then still hold the pass, and want the GIL to let go of it."""
+    code = f"""
+import os
+os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})  # the threads take turns then
+import torch, torch_pjrt
+x = torch.ones(3, device="xla:{devices - 1}", requires_grad=True)
+(x * 2).sum().backward()
+"""
+    for _ in range(4):
+        done = run_python(code=code, TORCH_PJRT_CPU_DEVICES=str(devices))
+        assert done.returncode == 0, done.stderr
+
+
 # ---- forks ----------------------------------------------------------------------------------
 
 
@@ -136,6 +151,22 @@ def test_child_frees_inherited_tensors_without_a_hang(device):
     torch_pjrt.sync()
     assert in_child(lambda: held.clear() or "freed") == "freed"
     assert held[1].sum().item() == 2 * 64 * 64
+
+
+def test_forked_child_leaves_at_once_with_its_own_status(run_python):
+    code = """
+import os, sys, time, torch, torch_pjrt
+x = torch.ones(3, device="xla", requires_grad=True)
+(x * 2).sum().backward()
+print(x.grad.tolist(), flush=True)
+start, pid = time.monotonic(), os.fork()
+if pid == 0:
+    print("child", flush=True)
+    sys.exit(3)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), time.monotonic() - start < 5)
+"""
+    done = run_python(code=code)  # five seconds: as long as an exit waits for work in flight
+    assert done.stdout == "[2.0, 2.0, 2.0]\nchild\n3 True\n", done.stdout + done.stderr
 
 
 def test_fork_before_use_works_in_parent_and_child(run_python):
