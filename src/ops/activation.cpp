@@ -287,9 +287,7 @@ void type_log_sigmoid(const Args& a, std::vector<Type>& out) { out.assign(2, a.t
 template <int count>
 void type_prelu(const Args& a, std::vector<Type>& out) {
   Type x = a.type("self"), w = a.type("weight");
-  if (x.dtype() != w.dtype())
-    fail(Code::kRuntime, cat("Found dtype ", eager_name(w.dtype()).scalar, " but expected ",
-                             eager_name(x.dtype()).scalar));
+  if (x.dtype() != w.dtype()) fail(Code::kRuntime, found_dtype(w.dtype(), x.dtype()));
   out.assign(count, x.with(broadcast_dims(x.dims(), w.dims())));
 }
 
@@ -315,10 +313,11 @@ const Row kRows[] = {
     {"aten::leaky_relu", nullptr, leaky_relu},
     {"aten::leaky_relu_backward", nullptr,
      with_args<leaky_relu_backward, "grad_output", "self", "negative_slope">},
-    {"aten::_prelu_kernel", type_prelu<1>, with_args<prelu, "self", "weight">, Layout::kIterator},
+    {"aten::_prelu_kernel", type_prelu<1>, with_args<prelu, "self", "weight">,
+     Layout::kCopyOfFirst},
     {"aten::_prelu_kernel_backward", type_prelu<2>, prelu_backward, Layout::kIterator},
     {"aten::hardtanh", type_hardtanh, with_args<hardtanh, "self", "min_val", "max_val">,
-     Layout::kIterator},
+     Layout::kCopyOfFirst},
     {"aten::hardtanh_backward", type_of<"self">,
      with_args<hardtanh_backward, "grad_output", "self", "min_val", "max_val">, Layout::kIterator},
     {"aten::hardsigmoid", nullptr, unary<hardsigmoid>},

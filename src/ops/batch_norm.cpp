@@ -33,7 +33,7 @@ void check_batch_norm(const Args& a) {
 void put_main_types(const Args& a, std::vector<Type>& out) {
   check_batch_norm(a);
   Type x = a.type("input");
-  DType t = param_dtype(a, {"weight", "bias", "running_mean", "running_var"}, "batch_norm");
+  DType t = param_dtype(a, {"weight", "bias", "running_mean", "running_var"}, "batch_norm", true);
   int64_t n = training(a) ? x.dim(1) : 0;  // eager's eval mode saves nothing
   Type stat = ir::make_type(t, {&n, 1});
   out.insert(out.end(), {x, stat, stat});

@@ -147,9 +147,7 @@ void check_conv_dtypes(Type input, Type weight, std::optional<Type> bias, bool t
     fail(Code::kRuntime, cat("Input type (", eager_name(t).cpp, ") and bias type (",
                              eager_name(bias->dtype()).cpp, ") should be the same"));
   if (weight.dtype() != t)
-    fail(Code::kRuntime,
-         cat("expected scalar type ", eager_name(t).scalar, " but found ",
-             eager_name(weight.dtype()).scalar),
+    fail(Code::kRuntime, expected_scalar_type(t, weight.dtype()),
          "convert input or weight, or use torch.autocast");
 }
 

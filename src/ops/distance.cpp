@@ -20,9 +20,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 void check_cross(const Args& a) {
   DType x = a.type("self").dtype(), y = a.type("other").dtype();
-  if (x != y)
-    fail(Code::kRuntime,
-         cat("expected scalar type ", eager_name(x).scalar, " but found ", eager_name(y).scalar));
+  if (x != y) fail(Code::kRuntime, expected_scalar_type(x, y));
 }
 
 // Elements 1, 2, 0 (by one) or 2, 0, 1 (by two) of a dim of three.
@@ -114,9 +112,7 @@ void check_distance_dtypes(const Args& a) {
                                " got: ", eager_name(t).scalar));
   if (a.type("x1").numel() == 0 || a.type("x2").numel() == 0) return;
   if (ir::is_small_float(x)) fail(Code::kNotImplemented, not_implemented_for("cdist", x));
-  if (x != y)
-    fail(Code::kRuntime,
-         cat("expected scalar type ", eager_name(x).scalar, " but found ", eager_name(y).scalar));
+  if (x != y) fail(Code::kRuntime, expected_scalar_type(x, y));
 }
 
 IntList batch_dims(Type x, Type y) {

@@ -48,6 +48,17 @@ inline std::string not_implemented_for(std::string_view kernel, ir::DType t) {
   return cat("\"", kernel, "\" not implemented for '", eager_name(t).scalar, "'");
 }
 
+// expected scalar type Float but found Double
+inline std::string expected_scalar_type(ir::DType want, ir::DType have) {
+  return cat("expected scalar type ", eager_name(want).scalar, " but found ",
+             eager_name(have).scalar);
+}
+
+// Found dtype Double but expected Float
+inline std::string found_dtype(ir::DType have, ir::DType want) {
+  return cat("Found dtype ", eager_name(have).scalar, " but expected ", eager_name(want).scalar);
+}
+
 // Expected out tensor to have dtype float, but got long int instead
 inline std::string expected_out_dtype(ir::DType want, ir::DType have) {
   return cat("Expected out tensor to have dtype ", eager_name(want).cpp, ", but got ",

@@ -249,7 +249,7 @@ const Row kRows[] = {
      .also = "aten::conj_physical.out"},
     {"aten::angle", type_angle, lower_angle, Layout::kIterator},
     {"aten::nan_to_num", type_same, nan_to_num, Layout::kCopyOfFirst},
-    {"aten::frexp.Tensor", type_frexp, frexp, Layout::kIterator},
+    {"aten::frexp.Tensor", type_frexp, frexp, Layout::kCopyOfFirst},
 
     {"aten::floor", nullptr, unary<rounding<"stablehlo.floor">>},
     {"aten::ceil", nullptr, unary<rounding<"stablehlo.ceil">>},

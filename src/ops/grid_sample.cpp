@@ -234,8 +234,7 @@ void check_grid_sample(Type x, Type grid, int64_t mode) {
   if (x.rank() == 5 && mode == kBicubic)
     fail(Code::kRuntime, "grid_sampler(): bicubic interpolation only supports 4D input");
   if (x.dtype() != grid.dtype())
-    fail(Code::kRuntime, cat("expected scalar type ", eager_name(x.dtype()).scalar, " but found ",
-                             eager_name(grid.dtype()).scalar));
+    fail(Code::kRuntime, expected_scalar_type(x.dtype(), grid.dtype()));
   if (!ir::is_float(x.dtype()))
     fail(Code::kNotImplemented,
          not_implemented_for(

@@ -4,7 +4,9 @@
 #include <string>
 #include <unordered_map>
 
+#include "base/error.h"
 #include "base/text.h"
+#include "ops/eager_text.h"
 
 namespace tp::ops {
 namespace {
@@ -40,6 +42,8 @@ void host_call(Lowering& l, std::vector<V>& out) {
 // lengths [..., n] or offsets [..., n + 1] stand for n segments of data's dim `axis`.
 void segment_reduce_type(const Args& a, std::vector<Type>& out) {
   Type data = a.type("data");
+  if (!ir::is_float(data.dtype()))
+    fail(Code::kNotImplemented, not_implemented_for("_segment_reduce_cpu", data.dtype()));
   bool lengths = a.operand("lengths") >= 0;
   if (!lengths && a.operand("offsets") < 0) throw NoType();
   Type segments = a.type(lengths ? "lengths" : "offsets");

@@ -45,7 +45,11 @@ struct Kernel {
   const char* decides = nullptr;  // the argument that is asked; by default all, promoted
   const char* choice = nullptr;   // only where this text argument ...
   const char* chosen = nullptr;   // ... is this
+  const char* given = "";         // only where these arguments are given
+  const char* lacks = "";         // only where none of these is
 };
+
+constexpr std::string_view kBounded = "self min max";  // these, promoted
 
 constexpr Kernel kKernels[] = {
     {"aten::abs", "abs_cpu", kNoBools},
@@ -109,6 +113,7 @@ constexpr Kernel kKernels[] = {
     {"aten::remainder.Scalar_Tensor", "remainder_cpu", kReals},
     {"aten::fmod.Tensor", "fmod_cpu", kNumbers},
     {"aten::pow.Tensor_Tensor", "pow", kNoBools},
+    {"aten::pow.Scalar", "pow", kNoBools},
     {"aten::bitwise_and.Tensor", "bitwise_and_cpu", kBits},
     {"aten::bitwise_or.Tensor", "bitwise_or_cpu", kBits},
     {"aten::bitwise_xor.Tensor", "bitwise_xor_cpu", kBits},
@@ -131,6 +136,26 @@ constexpr Kernel kKernels[] = {
     {"aten::special_zeta", "zeta_cpu", kBools | kIntegers | kWide},
     {"aten::clamp_min.Tensor", "maximum_cpu", kReals},
     {"aten::clamp_max.Tensor", "minimum_cpu", kReals},
+    {.op = "aten::clamp.Tensor", .name = "minimum_cpu", .takes = kReals, .lacks = "min"},
+    {.op = "aten::clamp.Tensor", .name = "maximum_cpu", .takes = kReals, .lacks = "max"},
+    {.op = "aten::clamp.Tensor", .name = "clamp_cpu", .takes = kNumbers, .given = "min max"},
+    {.op = "aten::clamp",
+     .name = "clamp_max_scalar_cpu",
+     .takes = kNumbers,
+     .decides = kBounded.data(),
+     .lacks = "min"},
+    {.op = "aten::clamp",
+     .name = "clamp_min_scalar_cpu",
+     .takes = kNumbers,
+     .decides = kBounded.data(),
+     .lacks = "max"},
+    {.op = "aten::clamp",
+     .name = "clamp_scalar_cpu",
+     .takes = kNumbers,
+     .decides = kBounded.data(),
+     .given = "min max"},
+    {"aten::clamp_min", "clamp_min_scalar_cpu", kNumbers, kBounded.data()},
+    {"aten::clamp_max", "clamp_max_scalar_cpu", kNumbers, kBounded.data()},
     {"aten::addcmul", "addcmul_cpu_out", kNoBools},
     {"aten::lerp.Scalar", "lerp_kernel_scalar", kInexact},
     {"aten::lerp.Tensor", "lerp_kernel_tensor", kInexact},
@@ -268,7 +293,7 @@ constexpr Kernel kKernels[] = {
     {"aten::smooth_l1_loss_backward", "smooth_l1_backward_cpu_out", kNumbers},
     {"aten::huber_loss", "huber_cpu", kFloats},
     {"aten::huber_loss_backward", "huber_backward_cpu_out", kFloats},
-    {"aten::binary_cross_entropy", "binary_cross_entropy", kFloats},
+    {"aten::binary_cross_entropy", "binary_cross_entropy", kFloats, "self"},
     {"aten::binary_cross_entropy_backward", "binary_cross_entropy_backward", kFloats},
 };
 
@@ -294,7 +319,11 @@ bool any_empty(const Args& a) {
 
 void check_kernel(const Kernel& k, const Args& a) {
   if (k.choice && a.text_or(k.choice, "") != k.chosen) return;
-  DType t = k.decides ? a.type(k.decides).dtype() : a.common_dtype();
+  if (any_word(k.given, [&](std::string_view name) { return !a.has(name); })) return;
+  if (any_word(k.lacks, [&](std::string_view name) { return a.has(name); })) return;
+  DType t = !k.decides              ? a.common_dtype()
+            : k.decides == kBounded ? a.common_dtype({"self", "min", "max"})
+                                    : a.type(k.decides).dtype();
   if ((k.takes & kScalars) && a.type("self").rank() == 0) return;
   if ((k.takes & kEmpty) && any_empty(a)) return;
   bool takes = (kind(t) & k.takes) || (t == DType::kU8 && (k.takes & kBytes)) ||

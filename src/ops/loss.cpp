@@ -205,10 +205,29 @@ void type_bce(const Args& a, std::vector<Type>& out) {
   if (a.i("reduction") != kNone) return out.push_back(ir::scalar_type(a.type("self").dtype()));
   type_same(a, out);
 }
+// Eager writes what was promoted into a loss of the input's dtype.
+void check_holds(DType x, DType both) {
+  if (ir::is_float(both) > ir::is_float(x) || ir::is_complex(both) > ir::is_complex(x))
+    fail(Code::kRuntime, cat("result type ", eager_name(both).scalar,
+                             " can't be cast to the desired output type ", eager_name(x).scalar));
+}
+// Targets of another dtype are a mistake here: no kernel casts them.
+void check_bce(const Args& a) {
+  DType x = a.type("self").dtype(), t = a.type("target").dtype();
+  if (x != t) fail(Code::kRuntime, found_dtype(t, x));
+  if (auto w = a.opt_type("weight")) check_holds(x, ir::promote(x, w->dtype()));
+}
+void check_nll(const Args& a) {
+  DType x = a.type("self").dtype();
+  if (auto w = a.opt_type("weight"); w && w->dtype() != x)
+    fail(Code::kRuntime, expected_scalar_type(x, w->dtype()));
+}
 
 void type_huber(const Args& a, std::vector<Type>& out) {
   if (!(a.f("delta") > 0))
     fail(Code::kRuntime, "huber_loss does not support non-positive values for delta.");
+  DType x = a.type("self").dtype();
+  check_holds(x, ir::promote(x, a.type("target").dtype()));
   type_loss(a, out);
 }
 
@@ -254,11 +273,14 @@ const Row kRows[] = {
      .lower = huber_backward,
      .layout = Layout::kIterator,
      .general = "delta"},
-    {"aten::binary_cross_entropy", type_bce, bce},
+    {.name = "aten::binary_cross_entropy", .type = type_bce, .lower = bce, .check = check_bce},
     {"aten::binary_cross_entropy_backward", type_same, bce_backward},
-    {"aten::nll_loss_forward", nullptr, nll_forward},
+    {.name = "aten::nll_loss_forward", .lower = nll_forward, .check = check_nll},
     {"aten::nll_loss_backward", nullptr, nll_backward},
-    {"aten::nll_loss2d_forward", type_nll2d, nll_forward},
+    {.name = "aten::nll_loss2d_forward",
+     .type = type_nll2d,
+     .lower = nll_forward,
+     .check = check_nll},
     {"aten::nll_loss2d_backward", type_same, nll_backward},
 };
 

@@ -107,9 +107,7 @@ void check_batches(const Args& a) {
   DType s = a.type(x.text).dtype(), t = a.type(y.text).dtype();
   if (a.type(x.text).numel() == 0 || a.type(y.text).numel() == 0) return;
   if (s != t && s == DType::kPred) fail(Code::kNotImplemented, not_implemented_for("bmm", s));
-  if (s != t)
-    fail(Code::kRuntime,
-         cat("expected scalar type ", eager_name(s).scalar, " but found ", eager_name(t).scalar));
+  if (s != t) fail(Code::kRuntime, expected_scalar_type(s, t));
 }
 
 void type_addbmm(const Args& a, std::vector<Type>& out) {
@@ -132,9 +130,10 @@ void type_addbmm(const Args& a, std::vector<Type>& out) {
                ") at non-singleton dimension ", at, ".  Target sizes: ", size_text(dims),
                ".  Tensor sizes: ", size_text(self.dims())));
   }
-  if (x.dtype() != y.dtype())
-    fail(Code::kRuntime, cat("self and mat2 must have the same dtype, but got ",
-                             eager_name(x.dtype()).scalar, " and ", eager_name(y.dtype()).scalar));
+  for (DType other : {self.dtype(), x.dtype()})
+    if (other != y.dtype())
+      fail(Code::kRuntime, cat("self and mat2 must have the same dtype, but got ",
+                               eager_name(other).scalar, " and ", eager_name(y.dtype()).scalar));
   out.push_back(self.with(dims));
 }
 

@@ -47,7 +47,7 @@ void layer_norm_type(const Args& a, std::vector<Type>& out) {
   Type x = a.type("input");
   IntList shape = a.ints("normalized_shape"), stat(x.dims().begin(), x.dims().end());
   check_layer_norm(x, shape, a.opt_type("weight"), a.opt_type("bias"));
-  DType t = param_dtype(a, {"weight", "bias"}, "LayerNormKernelImpl");
+  DType t = param_dtype(a, {"weight", "bias"}, "LayerNormKernelImpl", true);
   std::fill(stat.end() - static_cast<std::ptrdiff_t>(shape.size()), stat.end(), 1);
   out.insert(out.end(), {x, ir::make_type(t, stat), ir::make_type(t, stat)});
 }
@@ -130,7 +130,7 @@ V per_channel(Builder& b, V v, V x) {
 void group_norm_type(const Args& a, std::vector<Type>& out) {
   Type x = a.type("input");
   check_group_norm(a, x);
-  DType t = param_dtype(a, {"weight", "bias"}, "GroupNormKernelImpl");
+  DType t = param_dtype(a, {"weight", "bias"}, "GroupNormKernelImpl", true);
   Type stat = ir::make_type(t, IntList{a.i("N"), a.i("group")});
   out.insert(out.end(), {x, stat, stat});
 }
@@ -274,7 +274,7 @@ void renorm_lower(Lowering& l, std::vector<V>& out) {
 // --- shared
 
 DType param_dtype(const Args& a, std::initializer_list<std::string_view> params,
-                  std::string_view kernel) {
+                  std::string_view kernel, bool forward) {
   DType x = a.type("input").dtype(), first = x;
   bool found = false;
   for (std::string_view name : params)
@@ -287,6 +287,9 @@ DType param_dtype(const Args& a, std::initializer_list<std::string_view> params,
       fail(Code::kRuntime, "mixed dtype (CPU): all inputs must share same datatype.");
   }
   if (!ir::is_float(x)) fail(Code::kNotImplemented, not_implemented_for(kernel, x));
+  for (std::string_view name : params)
+    if (std::optional<Type> t = a.opt_type(name); forward && t && t->dtype() != first)
+      fail(Code::kRuntime, expected_scalar_type(first, t->dtype()));
   return first;
 }
 

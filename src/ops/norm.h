@@ -7,9 +7,9 @@ namespace tp::ops {
 
 // The dtype of statistics and parameter gradients: the input's, or f32 where a half input comes
 // with f32 parameters. Throws with eager's words for other mixtures and for inputs that are not
-// floating.
+// floating; in the forward direction the parameters have to be of one dtype.
 DType param_dtype(const Args& a, std::initializer_list<std::string_view> params,
-                  std::string_view kernel);
+                  std::string_view kernel, bool forward = false);
 
 // How the values of a normalisation fall into groups: over `reduced` dims the moments are taken.
 struct Groups {

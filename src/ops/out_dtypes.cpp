@@ -28,9 +28,7 @@ bool casts(DType from, DType to) {
   return from == DType::kPred || to != DType::kPred;
 }
 
-std::string same_unary(DType want, DType have) {
-  return cat("Found dtype ", scalar(have), " but expected ", scalar(want));
-}
+std::string same_unary(DType want, DType have) { return found_dtype(have, want); }
 std::string input_and_out(DType want, DType have) {
   return cat("Expected the dtype for input and out to match, but got ", scalar(want),
              " for input's dtype and ", scalar(have), " for out's dtype.");

@@ -161,8 +161,7 @@ void max_pool3d_backward_type(const Args& a, std::vector<Type>& out) {
   check_dim_size(grad, x.rank(), first, x.dim(first));
   for (size_t i = first; i < x.dims().size(); ++i) check_dim_size(index, x.rank(), i, grad.dim(i));
   if (index.dtype() != DType::kS64)
-    fail(Code::kRuntime,
-         cat("expected scalar type Long but found ", eager_name(index.dtype()).scalar));
+    fail(Code::kRuntime, expected_scalar_type(DType::kS64, index.dtype()));
   out.push_back(x);
 }
 

@@ -91,8 +91,7 @@ void normal_tensors_type(const Args& a, std::vector<Type>& out) {
   Type mean = a.type("mean"), std = a.type("std");
   if (ir::is_complex(std.dtype()))
     fail(Code::kRuntime, "normal expects standard deviation to be non-complex");
-  DType t = a.operand("mean") >= 0 && mean.rank() + std.rank() > 0 ? mean.dtype() : std.dtype();
-  out.push_back(ir::make_type(t, broadcast_dims(mean.dims(), std.dims())));
+  out.push_back(ir::make_type(mean.dtype(), broadcast_dims(mean.dims(), std.dims())));
 }
 // One of them a Python number: the other gives the type.
 template <Text tensor>
@@ -431,7 +430,6 @@ Family random() {
       {.name = "aten::rrelu_with_noise",
        .type = rrelu_type,
        .lower = rrelu_lower,
-       .layout = Layout::kIterator,
        .special = Special::kRandom,
        .writes = "noise"},
       draws("aten::normal.Tensor_Tensor", normal_tensors_type, normal_lower),

@@ -254,7 +254,7 @@ void channel_shuffle_lower(Lowering& l, std::vector<V>& out) {
 
 constexpr Row kRows[] = {
     {.name = "aten::cat", .lower = cat_lower},
-    {.name = "aten::stack", .type = stack_type, .lower = stack_lower},
+    {.name = "aten::stack", .type = stack_type, .lower = stack_lower, .layout = Layout::kMeta},
     {.name = "aten::tril", .lower = triangle_lower<hlo::Cmp::kLe>},
     {.name = "aten::triu", .lower = triangle_lower<hlo::Cmp::kGe>},
     {.name = "aten::flip", .type = flip_type, .lower = flip_lower, .layout = Layout::kCopyOfFirst},

@@ -19,6 +19,9 @@ TypedAdd typed_kernel(std::string_view overload);
 // build.
 const std::vector<std::string>& table_errors();
 
+// A copy of all the memory behind self, seen through self's window: eager's clone_preserve_strides.
+at::Tensor clone_in_place(const at::Tensor& self);
+
 // The calling thread's current device index; exchange gives the old one.
 int current_device();
 int exchange_device(int index);

@@ -160,7 +160,24 @@ void roll(Stack* s) {
   s->assign({c10::IValue(std::move(t))});
 }
 
+// Eager joins along a dim that it then splits.
+void stack(Stack* s) {
+  std::vector<at::Tensor> all = (*s)[0].toTensorVector();
+  int64_t rank = all.at(0).dim(), dim = at::maybe_wrap_dim((*s)[1].toInt(), rank + 1);
+  DimList sizes(all[0].sizes());
+  sizes.insert(sizes.begin() + dim, static_cast<int64_t>(all.size()));
+  at::Tensor t;
+  if (dim < rank) {
+    t = at::cat(all, dim).view(sizes);
+  } else {
+    for (at::Tensor& one : all) one = one.unsqueeze(dim);
+    t = at::cat(all, dim);
+  }
+  s->assign({c10::IValue(std::move(t))});
+}
+
 constexpr MetaRow kRows[] = {
+    {"aten::stack", stack, false},
     {"aten::roll", roll, false},
     {"aten::index_add", index_func<0>, true},
     {"aten::index_reduce", index_func<1>, true},

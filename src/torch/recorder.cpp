@@ -86,7 +86,8 @@ std::unique_ptr<Dims> iterator_strides(Stack args, Type result, bool reversed) {
     }
   at::TensorIterator iterator = config.build();
   const at::TensorBase& out = iterator.tensor_base(0);
-  if (out.sizes() != ref_of(result.dims()) || out.is_contiguous()) return nullptr;
+  if (out.sizes() != ref_of(result.dims()) || plain_strides(*out.unsafeGetTensorImpl()))
+    return nullptr;
   return std::make_unique<Dims>(span_of(out.strides()));
 }
 

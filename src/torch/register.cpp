@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "torch/around.h"
 #include "torch/errors.h"
 #include "torch/index_check.h"
 #include "torch/kernels.h"
@@ -49,17 +50,22 @@ enum class Indices : uint8_t { kNone, kRead, kWrite };
 
 class Kernel final : public c10::OperatorKernel {
  public:
-  Kernel(Form form, Indices indices) : form_(form), indices_(indices) {}
+  Kernel(Form form, Indices indices, Around around)
+      : form_(form), indices_(indices), around_(around) {}
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) const {
     if (indices_ != Indices::kNone &&
         needs_cpu(*stack, op.schema().arguments().size(), indices_ == Indices::kWrite))
       return cpu_fallback(op, stack);
-    record_boxed(form_, op.schema(), stack);
+    auto record = [&] { record_boxed(form_, op.schema(), stack); };
+    if (around_) [[unlikely]]
+      return around_(*stack, op.schema().arguments().size(), record);
+    record();
   }
 
  private:
   Form form_;
   Indices indices_;
+  Around around_;  // or null
 };
 
 class Registrar {
@@ -130,8 +136,8 @@ class Registrar {
     Indices indices = name.starts_with("aten::index.")            ? Indices::kRead
                       : name.starts_with("aten::_index_put_impl") ? Indices::kWrite
                                                                   : Indices::kNone;
-    lib_.impl(name.c_str(),
-              torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(form, indices)));
+    lib_.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
+                                std::make_unique<Kernel>(form, indices, around(name))));
   }
 
   torch::Library& lib_;

@@ -364,6 +364,15 @@ void wait_all() {
   probe::event(probe::Phase::kWait, start, probe::now_ns());
 }
 
+namespace {
+// Memory, counted in other elements; what is left over at its end belongs to none of them.
+at::Tensor in_elements_of(const at::Tensor& memory, caffe2::TypeMeta type) {
+  auto size = static_cast<int64_t>(type.itemsize()), have = memory.element_size();
+  int64_t whole = memory.numel() * have / size * size;
+  return memory.narrow(0, 0, whole / have).view(type.toScalarType());
+}
+}  // namespace
+
 at::Tensor read(Impl& t, const char* why) {
   return guarded(
       [&] {
@@ -371,7 +380,7 @@ at::Tensor read(Impl& t, const char* why) {
         at::Tensor root = root_on_host(a, why);
         if (t.whole()) return root;
         at::Tensor memory = memory_of(root, a);
-        if (t.dtype() != memory.dtype()) memory = memory.view(t.dtype().toScalarType());
+        if (t.dtype() != memory.dtype()) memory = in_elements_of(memory, t.dtype());
         return memory.as_strided(t.sizes(), t.strides(), t.storage_offset());
       },
       [&] { return cat("reading a tensor (", why, ")"); });

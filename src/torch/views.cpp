@@ -3,11 +3,13 @@
 // (aten/src/ATen/native/TensorShape.cpp).
 #include <ATen/ExpandUtils.h>
 #include <ATen/InferSize.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/ops/alias_native.h>
 
+#include "base/text.h"
 #include "torch/errors.h"
 #include "torch/kernels.h"
 #include "torch/tensor.h"
@@ -265,7 +267,7 @@ Tensor view_dtype(const Tensor& t, at::ScalarType dtype) {
     TORCH_CHECK(strides.back() == 1, "self.stride(-1) must be 1 to view ", t.scalar_type(), " as ",
                 dtype, " (different element sizes), but got ", strides.back());
   }
-  auto scale = [&](int64_t v, const char* what) {
+  auto scale = [&](int64_t v, const std::string& what) {
     TORCH_CHECK(v * have % want == 0, "self.", what, " must be divisible by ", want / have,
                 " to view ", t.scalar_type(), " as ", dtype, " (different element sizes), but got ",
                 v);
@@ -274,7 +276,8 @@ Tensor view_dtype(const Tensor& t, at::ScalarType dtype) {
   if (have != want) {
     sizes.back() = scale(sizes.back(), "size(-1)");
     offset = scale(offset, "storage_offset()");
-    for (size_t i = 0; i + 1 < strides.size(); ++i) strides[i] = scale(strides[i], "stride()");
+    for (size_t i = 0; i + 1 < strides.size(); ++i)
+      strides[i] = scale(strides[i], cat("stride(", i, ")"));
   }
   return make_view(self, sizes, strides, offset, caffe2::TypeMeta::fromScalarType(dtype));
 }
@@ -306,7 +309,7 @@ Tensor view_as_complex(const Tensor& t) {
   TORCH_CHECK(t.stride(-1) == 1, "Tensor must have a last dimension with stride 1");
   DimVector sizes(t.sizes().slice(0, t.dim() - 1)), strides;
   for (int64_t i = 0; i + 1 < t.dim(); ++i) {
-    TORCH_CHECK(t.stride(i) % 2 == 0,
+    TORCH_CHECK(t.stride(i) % 2 == 0 || t.size(i) == 1,
                 "Tensor must have a stride divisible by 2 for all but last dimension");
     strides.push_back(t.stride(i) / 2);
   }
@@ -324,10 +327,10 @@ Tensor strided_copy(const Tensor& self, IntArrayRef size, IntArrayRef stride,
   return self.as_strided(size, stride, offset).clone(at::MemoryFormat::Contiguous);
 }
 
-// A copy of self, laid out alike, with src written through the view.
+// A copy of self, laid out alike, gaps included, with src written through the view.
 Tensor strided_scatter(const Tensor& self, const Tensor& src, IntArrayRef size, IntArrayRef stride,
                        std::optional<int64_t> offset) {
-  Tensor out = self.clone();
+  Tensor out = clone_in_place(self);
   Tensor slice = out.as_strided(size, stride, offset);
   TORCH_CHECK(slice.sizes() == src.sizes(),
               "expected src to have a size equal to the slice of self. src size = ", src.sizes(),
@@ -337,6 +340,13 @@ Tensor strided_scatter(const Tensor& self, const Tensor& src, IntArrayRef size, 
 }
 
 }  // namespace
+
+Tensor clone_in_place(const Tensor& self) {
+  if (at::has_internal_overlap(self) == at::MemOverlap::Yes) return self.clone();
+  int64_t bytes = impl_of(self).alias()->type.bytes();
+  Tensor all = self.as_strided({bytes / static_cast<int64_t>(self.itemsize())}, {1}, 0).clone();
+  return all.as_strided(self.sizes(), self.strides(), self.storage_offset());
+}
 
 void register_views(torch::Library& m) {
   m.impl("alias", TORCH_FN(alias));

@@ -456,6 +456,26 @@ def test_views_made_before_data_is_replaced_keep_the_old_memory():
     check(program, base(), exact=True)
 
 
+def test_wider_elements_may_leave_a_rest_at_the_end_of_the_memory():
+    def program(x):
+        pair = x.view(-1)[:21].clone().as_strided((2, 2), (2, 1))
+        as_complex, as_double = torch.view_as_complex(pair), pair.view(torch.float64)
+        before = as_complex.clone(), as_complex + 1
+        as_complex.mul_(2)
+        return pair, as_complex, as_double, *before
+
+    check(program, base(), exact=True)
+
+
+def test_view_as_complex_halves_any_stride_of_a_size_1_dim():
+    def program(x):
+        row = x.view(-1)[:5].unsqueeze(0)[:, :2]
+        assert torch.view_as_complex(row).stride() == (2,)
+        return torch.view_as_complex(row), torch.view_as_complex(x[:, :2].unsqueeze(1))
+
+    check(program, base(), exact=True)
+
+
 def test_views_of_resized_memory_see_it():
     def program(x):
         y = x + 0
@@ -511,6 +531,9 @@ CHANNELS = {
     "unshuffle": lambda x, w: torch.nn.functional.pixel_unshuffle(x, 2),
     "channels": lambda x, w: torch.nn.functional.channel_shuffle(x, 2),
     "roll": lambda x, w: x.roll(1, 2),
+    "stack": lambda x, w: torch.stack([x, x], 1),
+    "stack_last": lambda x, w: torch.stack([x, x], -1),
+    "rrelu": lambda x, w: torch.nn.functional.rrelu(x),
 }
 
 
@@ -527,6 +550,43 @@ def test_results_of_channels_last_tensors_are_so_too(op, last):
     torch.testing.assert_close(flat.cpu(), eager.flatten(1).mul(2), rtol=1e-4, atol=1e-4)
 
 
+ODD = {
+    "empty": lambda x: x[:0].as_strided((0, 4), (7, 9)),
+    "empty column": lambda x: x.view(-1)[:0].as_strided((0,), (3,)),
+    "size 1": lambda x: x.as_strided((1, 4), (9, 1)),
+    "window": lambda x: x[1:, 1:],
+}
+ODD_OPS = {
+    "neg": torch.neg,
+    "relu6": torch.nn.functional.relu6,
+    "frexp": torch.frexp,
+    "prelu": lambda x: torch.nn.functional.prelu(x, torch.ones(1, device=x.device)),
+    "add 0-d": lambda x: x + torch.tensor(2.0, device=x.device),
+    "floor_divide 0-d": lambda x: x // torch.tensor(2.0, device=x.device),
+    "logical_and 0-d": lambda x: x.logical_and(torch.tensor(2.0, device=x.device)),
+    "where": lambda x: torch.where(x > 0, x, x),
+    "select_scatter": lambda x: x.select_scatter(x.select(-1, 0) * 2, -1, -1) if x.shape[-1] else x,
+    "slice_scatter": lambda x: x.slice_scatter(x[:, 1:2] * 2, 1, 0, 1) if x.dim() > 1 else x,
+    "diagonal_scatter": lambda x: x.diagonal_scatter(x.diagonal() + 9) if x.dim() > 1 else x,
+    "as_strided_scatter": lambda x: x.as_strided_scatter(x + 1, x.shape, x.stride()),
+}
+
+
+@pytest.mark.parametrize("op", ODD_OPS.values(), ids=ODD_OPS.keys())
+@pytest.mark.parametrize("place", ODD.values(), ids=ODD.keys())
+def test_results_of_oddly_laid_out_tensors_lie_as_eagers_do(place, op):
+    x = torch.linspace(-8, 8, 24).view(4, 6)
+    ours, eager = op(place(moved(x))), op(place(x))
+    for got, want in zip(as_list(ours), as_list(eager), strict=True):
+        assert layout(got) == layout(want)
+        assert got.storage_offset() == want.storage_offset()
+        assert_equal(got, want)
+
+
+def as_list(t):
+    return [t] if isinstance(t, torch.Tensor) else list(t)
+
+
 def test_contiguous_of_contiguous_is_the_same_tensor(device):
     x = torch.ones(2, 3, device=device)
     assert x.contiguous() is x
@@ -539,6 +599,35 @@ def test_expanded_reads_and_reductions():
         return e.sum(), e + x, e.clone(), e.contiguous(), e[1:, 2]
 
     check(program, base(), exact=True)
+
+
+FILLS = {
+    "mask": lambda e, m: e.masked_fill_(m, 9),
+    "mask, tensor": lambda e, m: e.masked_fill_(m, torch.tensor(9.0, device=e.device)),
+    "row mask": lambda e, m: e.masked_fill_(m[0], 9),
+    "index of the expanded dim": lambda e, m: e.index_fill_(
+        0, torch.tensor([2], device=e.device), 9
+    ),
+    "index of the other dim": lambda e, m: e.index_fill_(
+        1, torch.tensor([1, 3], device=e.device), 9
+    ),
+    "no index": lambda e, m: e.index_fill_(
+        0, torch.tensor([], dtype=torch.long, device=e.device), 9
+    ),
+}
+
+
+@pytest.mark.parametrize("fill", FILLS.values(), ids=FILLS.keys())
+def test_expanded_tensors_are_filled_where_any_of_their_elements_is(fill):
+    def program(x):
+        e = x[0].expand(4, 6)
+        mask = torch.zeros(4, 6, dtype=torch.bool, device=x.device)
+        mask[1, 2] = mask[3, 4] = True
+        assert fill(e, mask) is e
+        return e, x
+
+    with pytest.warns(UserWarning, match="on expanded tensors is deprecated"):
+        check(program, base(), exact=True)
 
 
 def test_unfold_overlapping_reads():

@@ -1,0 +1,68 @@
+#include "torch/around.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/ops/any.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "base/text.h"
+#include "torch/kernels.h"
+
+namespace tp::torch_room {
+namespace {
+
+at::Tensor first(const Stack& s, size_t args) { return s[s.size() - args].toTensor(); }
+
+// Eager's result lies in memory as the first argument does, what lies around it included.
+void lie_as_first(Stack& s, size_t args, Record record) {
+  at::Tensor self = first(s, args);
+  record();
+  Impl* impl = impl_or_null(self);
+  if (!impl || impl->whole()) return;
+  at::Tensor out = clone_in_place(self);
+  out.copy_(s.back().toTensor());
+  s.back() = std::move(out);
+}
+
+// Where several elements of self are one in memory, eager fills that one if it fills any of them.
+template <bool masked>
+void fill_expanded(Stack& s, size_t args, Record record) {
+  at::Tensor self = first(s, args), base = self;
+  if (at::has_internal_overlap(self) != at::MemOverlap::Yes) return record();
+  TORCH_WARN("Use of ", masked ? "masked_fill_" : "index_fill_",
+             " on expanded tensors is deprecated. Please clone() the tensor before performing this "
+             "operation. This also applies to advanced indexing e.g. tensor[mask] = scalar");
+  at::DimVector spread;
+  for (int64_t d = 0; d < self.dim(); ++d)
+    if (self.stride(d) == 0 && self.size(d) > 1) base = base.narrow(d, 0, 1), spread.push_back(d);
+  c10::IValue* call = &s[s.size() - args];
+  if constexpr (masked) {
+    call[1] = at::any(call[1].toTensor().expand(self.sizes()), spread, /*keepdim=*/true);
+  } else {
+    int64_t dim = at::maybe_wrap_dim(call[1].toInt(), self.dim());
+    if (std::find(spread.begin(), spread.end(), dim) != spread.end())
+      call[2] = at::zeros_like(call[2].toTensor());
+  }
+  call[0] = base;
+  record();
+  s.back() = std::move(self);
+}
+
+struct Entry {
+  std::string_view overloads;
+  Around around;
+};
+constexpr Entry kEntries[] = {
+    {"aten::select_scatter aten::slice_scatter aten::diagonal_scatter", lie_as_first},
+    {"aten::masked_fill_.Scalar aten::masked_fill_.Tensor", fill_expanded<true>},
+    {"aten::index_fill_.int_Scalar aten::index_fill_.int_Tensor", fill_expanded<false>},
+};
+
+}  // namespace
+
+Around around(std::string_view overload) {
+  for (const Entry& e : kEntries)
+    if (has_word(e.overloads, overload)) return e.around;
+  return nullptr;
+}
+
+}  // namespace tp::torch_room
