@@ -70,6 +70,21 @@ const PjrtData& PjrtClient::ours(const Data& data) const {
   return d;
 }
 
+namespace {
+// Does the module narrow 64-bit integers to bytes?
+bool narrows_to_bytes(std::string_view module) {
+  constexpr std::string_view kConvert = "\"stablehlo.convert\"", kFrom = "64>) -> tensor<";
+  for (size_t at = module.find(kConvert); at != module.npos; at = module.find(kConvert, at + 1)) {
+    std::string_view line = module.substr(at, module.find('\n', at) - at);
+    size_t from = line.find(kFrom);
+    if (from == line.npos) continue;
+    std::string_view to = line.substr(from + kFrom.size());
+    if (to.substr(0, to.find('>')).ends_with("i8")) return true;
+  }
+  return false;
+}
+}  // namespace
+
 pjrt::CompileOptions PjrtClient::options_for(const CompileRequest& request,
                                              size_t num_parameters) const {
   pjrt::CompileOptions options;
@@ -80,6 +95,11 @@ pjrt::CompileOptions PjrtClient::options_for(const CompileRequest& request,
   options.use_spmd_partitioning = request.spmd;
   options.tuple_parameters = num_parameters > kMaxFlatParameters;
   options.overrides = compile_options_;
+  // LLVM, with vectors of 256 bits on a machine that has AVX-512, forgets lanes of a constant mask
+  // (tril) over what a loop narrows from 64 bits to 8: wrong numbers, without a word.
+  bool xla_cpu = platform() == "cpu" && !compile_options_.empty();
+  if (xla_cpu && narrows_to_bytes(request.module))
+    options.overrides.emplace_back("xla_cpu_prefer_vector_width", int64_t{512});
   return options;
 }
 

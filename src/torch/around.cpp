@@ -10,23 +10,40 @@
 namespace tp::torch_room {
 namespace {
 
-at::Tensor first(const Stack& s, size_t args) { return s[s.size() - args].toTensor(); }
+using View = at::Tensor (*)(const at::Tensor& self, const c10::IValue* rest);
 
-// Eager's result lies in memory as the first argument does, what lies around it included.
-void lie_as_first(Stack& s, size_t args, Record record) {
-  at::Tensor self = first(s, args);
-  record();
+at::Tensor select_view(const at::Tensor& self, const c10::IValue* rest) {
+  return self.select(rest[0].toInt(), rest[1].toInt());
+}
+at::Tensor slice_view(const at::Tensor& self, const c10::IValue* rest) {
+  return self.slice(rest[0].toInt(), rest[1].toOptional<int64_t>(), rest[2].toOptional<int64_t>(),
+                    rest[3].toInt());
+}
+at::Tensor diagonal_view(const at::Tensor& self, const c10::IValue* rest) {
+  return self.diagonal(rest[0].toInt(), rest[1].toInt(), rest[2].toInt());
+}
+
+// Eager's result lies in memory as the first argument does, what lies around it included, and src
+// is written through a view of it: elements that share memory change together.
+template <View view>
+void scatter_in_place(Stack& s, size_t args, Record record) {
+  const c10::IValue* call = &s[s.size() - args];
+  at::Tensor self = call[0].toTensor(), src = call[1].toTensor();
   Impl* impl = impl_or_null(self);
-  if (!impl || impl->whole()) return;
-  at::Tensor out = clone_in_place(self);
-  out.copy_(s.back().toTensor());
-  s.back() = std::move(out);
+  if (!impl || impl->whole() || self.device() != src.device()) return record();
+  at::Tensor out = clone_in_place(self), window = view(out, call + 2);
+  TORCH_CHECK(window.sizes() == src.sizes(),
+              "expected src to have a size equal to the slice of self. src size = ", src.sizes(),
+              ", slice size = ", window.sizes());
+  window.copy_(src);
+  s.resize(s.size() - args);
+  s.emplace_back(std::move(out));
 }
 
 // Where several elements of self are one in memory, eager fills that one if it fills any of them.
 template <bool masked>
 void fill_expanded(Stack& s, size_t args, Record record) {
-  at::Tensor self = first(s, args), base = self;
+  at::Tensor self = s[s.size() - args].toTensor(), base = self;
   if (at::has_internal_overlap(self) != at::MemOverlap::Yes) return record();
   TORCH_WARN("Use of ", masked ? "masked_fill_" : "index_fill_",
              " on expanded tensors is deprecated. Please clone() the tensor before performing this "
@@ -52,7 +69,9 @@ struct Entry {
   Around around;
 };
 constexpr Entry kEntries[] = {
-    {"aten::select_scatter aten::slice_scatter aten::diagonal_scatter", lie_as_first},
+    {"aten::select_scatter", scatter_in_place<select_view>},
+    {"aten::slice_scatter", scatter_in_place<slice_view>},
+    {"aten::diagonal_scatter", scatter_in_place<diagonal_view>},
     {"aten::masked_fill_.Scalar aten::masked_fill_.Tensor", fill_expanded<true>},
     {"aten::index_fill_.int_Scalar aten::index_fill_.int_Tensor", fill_expanded<false>},
 };

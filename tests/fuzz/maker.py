@@ -94,6 +94,8 @@ def not_compared(template: str, a: torch.Tensor) -> bool:
         return a.dtype == torch.bool
     if ".take(" in template or ".put(" in template:  # indices out of range do not raise
         return a.numel() < 2
+    if "softshrink" in template:  # eager's vectors give 0.0 where its last elements are -0.0
+        return a.dtype == torch.float64
     if "max_pool1d" in template:  # eager pools what a lazily negated tensor was before
         return a.is_neg()
     if "isin" in template:  # eager asks for a view that strides do not always allow

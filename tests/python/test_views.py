@@ -555,6 +555,7 @@ ODD = {
     "empty column": lambda x: x.view(-1)[:0].as_strided((0,), (3,)),
     "size 1": lambda x: x.as_strided((1, 4), (9, 1)),
     "window": lambda x: x[1:, 1:],
+    "overlapping": lambda x: x.view(-1).as_strided((3, 4), (1, 1)),
 }
 ODD_OPS = {
     "neg": torch.neg,
