@@ -59,6 +59,12 @@ inline std::string found_dtype(ir::DType have, ir::DType want) {
   return cat("Found dtype ", eager_name(have).scalar, " but expected ", eager_name(want).scalar);
 }
 
+// result type Float can't be cast to the desired output type Int
+inline std::string cannot_be_cast(ir::DType from, ir::DType to) {
+  return cat("result type ", eager_name(from).scalar, " can't be cast to the desired output type ",
+             eager_name(to).scalar);
+}
+
 // Expected out tensor to have dtype float, but got long int instead
 inline std::string expected_out_dtype(ir::DType want, ir::DType have) {
   return cat("Expected out tensor to have dtype ", eager_name(want).cpp, ", but got ",

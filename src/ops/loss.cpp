@@ -208,8 +208,7 @@ void type_bce(const Args& a, std::vector<Type>& out) {
 // Eager writes what was promoted into a loss of the input's dtype.
 void check_holds(DType x, DType both) {
   if (ir::is_float(both) > ir::is_float(x) || ir::is_complex(both) > ir::is_complex(x))
-    fail(Code::kRuntime, cat("result type ", eager_name(both).scalar,
-                             " can't be cast to the desired output type ", eager_name(x).scalar));
+    fail(Code::kRuntime, cannot_be_cast(both, x));
 }
 // Targets of another dtype are a mistake here: no kernel casts them.
 void check_bce(const Args& a) {

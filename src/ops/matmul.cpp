@@ -110,6 +110,12 @@ void check_batches(const Args& a) {
   if (s != t) fail(Code::kRuntime, expected_scalar_type(s, t));
 }
 
+void check_as_mat2(DType t, DType mat2) {
+  if (t != mat2)
+    fail(Code::kRuntime, cat("self and mat2 must have the same dtype, but got ",
+                             eager_name(t).scalar, " and ", eager_name(mat2).scalar));
+}
+
 void type_addbmm(const Args& a, std::vector<Type>& out) {
   Type x = a.type("batch1"), y = a.type("batch2"), self = a.type("self");
   if (x.rank() != 3) fail(Code::kRuntime, "batch1 must be a 3D tensor");
@@ -130,10 +136,8 @@ void type_addbmm(const Args& a, std::vector<Type>& out) {
                ") at non-singleton dimension ", at, ".  Target sizes: ", size_text(dims),
                ".  Tensor sizes: ", size_text(self.dims())));
   }
-  for (DType other : {self.dtype(), x.dtype()})
-    if (other != y.dtype())
-      fail(Code::kRuntime, cat("self and mat2 must have the same dtype, but got ",
-                               eager_name(other).scalar, " and ", eager_name(y.dtype()).scalar));
+  check_as_mat2(self.dtype(), y.dtype());
+  check_as_mat2(x.dtype(), y.dtype());
   out.push_back(self.with(dims));
 }
 
@@ -176,10 +180,7 @@ void check_expands(Type self, IntList to) {
 }
 
 void check_addmm(const Args& a) {
-  DType self = a.type("self").dtype(), t = a.type("mat2").dtype();
-  if (self != t)
-    fail(Code::kRuntime, cat("self and mat2 must have the same dtype, but got ",
-                             eager_name(self).scalar, " and ", eager_name(t).scalar));
+  check_as_mat2(a.type("self").dtype(), a.type("mat2").dtype());
   check_matrices(a, "mat1", "mat2");
   check_expands(a.type("self"), {a.type("mat1").dim(0), a.type("mat2").dim(1)});
 }

@@ -289,8 +289,7 @@ void multinomial_lower(Lowering& l, std::vector<V>& out) {
 void dropout_type(const Args& a, std::vector<Type>& out) {
   Type t = a.type("input");
   if (!ir::is_float(t.dtype()) && !ir::is_complex(t.dtype()))
-    fail(Code::kRuntime, cat("result type Float can't be cast to the desired output type ",
-                             eager_name(t.dtype()).scalar));
+    fail(Code::kRuntime, cannot_be_cast(DType::kF32, t.dtype()));
   out.push_back(t);
   out.push_back(t.with(DType::kPred));
 }

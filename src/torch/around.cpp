@@ -23,19 +23,15 @@ at::Tensor diagonal_view(const at::Tensor& self, const c10::IValue* rest) {
   return self.diagonal(rest[0].toInt(), rest[1].toInt(), rest[2].toInt());
 }
 
-// Eager's result lies in memory as the first argument does, what lies around it included, and src
-// is written through a view of it: elements that share memory change together.
+// The row's result is dense; eager's lies in memory as self does.
 template <View view>
-void scatter_in_place(Stack& s, size_t args, Record record) {
+void scatter_window(Stack& s, size_t args, Record record) {
   const c10::IValue* call = &s[s.size() - args];
   at::Tensor self = call[0].toTensor(), src = call[1].toTensor();
   Impl* impl = impl_or_null(self);
   if (!impl || impl->whole() || self.device() != src.device()) return record();
-  at::Tensor out = clone_in_place(self), window = view(out, call + 2);
-  TORCH_CHECK(window.sizes() == src.sizes(),
-              "expected src to have a size equal to the slice of self. src size = ", src.sizes(),
-              ", slice size = ", window.sizes());
-  window.copy_(src);
+  at::Tensor out =
+      scatter_in_place(self, src, [&](const at::Tensor& t) { return view(t, call + 2); });
   s.resize(s.size() - args);
   s.emplace_back(std::move(out));
 }
@@ -69,9 +65,9 @@ struct Entry {
   Around around;
 };
 constexpr Entry kEntries[] = {
-    {"aten::select_scatter", scatter_in_place<select_view>},
-    {"aten::slice_scatter", scatter_in_place<slice_view>},
-    {"aten::diagonal_scatter", scatter_in_place<diagonal_view>},
+    {"aten::select_scatter", scatter_window<select_view>},
+    {"aten::slice_scatter", scatter_window<slice_view>},
+    {"aten::diagonal_scatter", scatter_window<diagonal_view>},
     {"aten::masked_fill_.Scalar aten::masked_fill_.Tensor", fill_expanded<true>},
     {"aten::index_fill_.int_Scalar aten::index_fill_.int_Tensor", fill_expanded<false>},
 };

@@ -19,8 +19,10 @@ TypedAdd typed_kernel(std::string_view overload);
 // build.
 const std::vector<std::string>& table_errors();
 
-// A copy of all the memory behind self, seen through self's window: eager's clone_preserve_strides.
-at::Tensor clone_in_place(const at::Tensor& self);
+// A copy of self that lies in memory as self does, what lies around it included, with src written
+// through a view of it: elements that share memory change together.
+at::Tensor scatter_in_place(const at::Tensor& self, const at::Tensor& src,
+                            c10::function_ref<at::Tensor(const at::Tensor&)> view);
 
 // The calling thread's current device index; exchange gives the old one.
 int current_device();

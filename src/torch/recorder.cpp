@@ -394,15 +394,12 @@ Inferred Call::by_dry_run(Stack& stack) const {
 
 void check_out(const OpInfo& op, Type t, const at::Tensor& out) {
   if (!t) return;
-  at::ScalarType from = to_scalar_type(t.dtype());
   ir::DType have = to_dtype(out.scalar_type());
   ops::check_out(*op.row, t.dtype(), have);
   if (op.exact_out && t.dtype() != have)
     fail(Code::kRuntime, ops::expected_out_dtype(t.dtype(), have));
-  if (!c10::canCast(from, out.scalar_type()))
-    fail(Code::kRuntime,
-         cat("result type ", c10::toString(from), " can't be cast to the desired output type ",
-             c10::toString(out.scalar_type())));
+  if (!c10::canCast(to_scalar_type(t.dtype()), out.scalar_type()))
+    fail(Code::kRuntime, ops::cannot_be_cast(t.dtype(), have));
 }
 
 void Call::check_inplace(const Inferred& i) const {
@@ -416,9 +413,7 @@ void Call::check_inplace(const Inferred& i) const {
          "use the form that is not in-place, or expand the tensor first");
   at::ScalarType from = to_scalar_type(t.dtype()), to = self.dtype().toScalarType();
   if (!c10::canCast(from, to))
-    fail(Code::kRuntime,
-         cat("result type ", c10::toString(from), " can't be cast to the desired output type ",
-             c10::toString(to)),
+    fail(Code::kRuntime, ops::cannot_be_cast(t.dtype(), to_dtype(to)),
          cat("use the form that is not in-place, or convert the tensor to ", c10::toString(from),
              " first"));
 }

@@ -24,6 +24,7 @@ constexpr std::string_view kDividing =
 // These gather from what they may not overwrite meanwhile.
 constexpr std::string_view kNoAlias =
     "aten::gather aten::take aten::cat aten::kthvalue aten::index_select";
+
 using c10::OperatorName;
 
 std::vector<std::string> g_table_errors;

@@ -327,25 +327,30 @@ Tensor strided_copy(const Tensor& self, IntArrayRef size, IntArrayRef stride,
   return self.as_strided(size, stride, offset).clone(at::MemoryFormat::Contiguous);
 }
 
-// A copy of self, laid out alike, gaps included, with src written through the view.
-Tensor strided_scatter(const Tensor& self, const Tensor& src, IntArrayRef size, IntArrayRef stride,
-                       std::optional<int64_t> offset) {
-  Tensor out = clone_in_place(self);
-  Tensor slice = out.as_strided(size, stride, offset);
-  TORCH_CHECK(slice.sizes() == src.sizes(),
-              "expected src to have a size equal to the slice of self. src size = ", src.sizes(),
-              ", slice size = ", slice.sizes());
-  slice.copy_(src);
-  return out;
-}
-
-}  // namespace
-
+// A copy of all the memory behind self, seen through self's window: eager's clone_preserve_strides.
 Tensor clone_in_place(const Tensor& self) {
   if (at::has_internal_overlap(self) == at::MemOverlap::Yes) return self.clone();
   int64_t bytes = impl_of(self).alias()->type.bytes();
   Tensor all = self.as_strided({bytes / static_cast<int64_t>(self.itemsize())}, {1}, 0).clone();
   return all.as_strided(self.sizes(), self.strides(), self.storage_offset());
+}
+
+Tensor strided_scatter(const Tensor& self, const Tensor& src, IntArrayRef size, IntArrayRef stride,
+                       std::optional<int64_t> offset) {
+  return scatter_in_place(self, src,
+                          [&](const Tensor& out) { return out.as_strided(size, stride, offset); });
+}
+
+}  // namespace
+
+Tensor scatter_in_place(const Tensor& self, const Tensor& src,
+                        c10::function_ref<Tensor(const Tensor&)> view) {
+  Tensor out = clone_in_place(self), slice = view(out);
+  TORCH_CHECK(slice.sizes() == src.sizes(),
+              "expected src to have a size equal to the slice of self. src size = ", src.sizes(),
+              ", slice size = ", slice.sizes());
+  slice.copy_(src);
+  return out;
 }
 
 void register_views(torch::Library& m) {
