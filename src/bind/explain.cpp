@@ -86,7 +86,7 @@ py::dict to_dict(const client::ProgramInfo& i) {
 }
 
 client::ProgramInfo inspect(const exec::Program& p, bool optimized) {
-  py::gil_scoped_release no_gil;
+  torch_room::GilRelease no_gil;
   return client::client().inspect(*p.executable, optimized);
 }
 

@@ -57,7 +57,7 @@ void register_plugin(std::string name, std::string path, const py::dict& options
 py::dict client_info() {
   client::ComputationClient* c;
   {
-    py::gil_scoped_release no_gil;
+    torch_room::GilRelease no_gil;
     c = &client::client();
   }
   py::list devices;
@@ -140,7 +140,7 @@ std::string module_file() {
 }
 
 py::dict memory_info(int device) {
-  py::gil_scoped_release no_gil;
+  torch_room::GilRelease no_gil;
   client::MemoryInfo i = client::client().memory_info(device);
   py::gil_scoped_acquire gil;
   py::dict d(py::arg("live_bytes") = i.live_bytes, py::arg("peak_live_bytes") = i.peak_live_bytes,
@@ -153,7 +153,7 @@ py::dict memory_info(int device) {
 }
 
 void reset_peak_memory(int device) {
-  py::gil_scoped_release no_gil;
+  torch_room::GilRelease no_gil;
   client::client().reset_peak_memory(device);
 }
 
@@ -172,7 +172,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("client_info", &client_info);
   m.def("client_exists", &client::client_exists);
   m.def("device_count", [] {
-    py::gil_scoped_release no_gil;
+    torch_room::GilRelease no_gil;
     return client::client().devices().size();
   });
   m.def("memory_info", &memory_info);

@@ -1,6 +1,7 @@
 #include "bind/python.h"
 
 #include <c10/util/Exception.h>
+#include <cxxabi.h>
 #include <torch/csrc/Exceptions.h>
 #include <unistd.h>
 
@@ -34,13 +35,20 @@ std::string directory_of(const char* module) {
 // Python ends threads that ask for the GIL while it shuts down by unwinding them, which C++ frames
 // do not survive. Ours wait for the process's end instead, as Python itself has it from 3.14 on.
 bool is_finalizing() { return !Py_IsInitialized() || _Py_IsFinalizing(); }
+[[noreturn]] void rest() {
+  for (;;) pause();
+}
 
 void* release_gil() {
   return Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
 }
 void acquire_gil(void* state) {
-  while (is_finalizing() && PyThread_get_thread_ident() != g_main_thread) pause();
-  PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+  if (is_finalizing() && PyThread_get_thread_ident() != g_main_thread) rest();
+  try {
+    PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+  } catch (abi::__forced_unwind&) {  // the shutdown began while this thread waited
+    rest();
+  }
 }
 
 // Signals are handled in Python's main thread, which must look for them while it waits for us.
@@ -60,8 +68,7 @@ void leave_quickly(int status, void*) {
   _exit(status);
 }
 
-void log_to_python(int level, std::string_view text) {
-  if (is_finalizing()) return;
+void log_with_gil(int level, std::string_view text) {
   py::gil_scoped_acquire gil;
   if (!g_log) return;
   try {
@@ -69,6 +76,14 @@ void log_to_python(int level, std::string_view text) {
     sink(level, std::string(text));
   } catch (py::error_already_set& e) {
     e.discard_as_unraisable("torch_pjrt log");
+  }
+}
+void log_to_python(int level, std::string_view text) {
+  if (is_finalizing()) return;
+  try {
+    log_with_gil(level, text);
+  } catch (abi::__forced_unwind&) {
+    rest();
   }
 }
 
@@ -158,7 +173,7 @@ void prepare_exit() {
     // Plugins register destructors of what they make at first use, also while we shut down: work
     // that is going to end soon gets the time for it, and so do autograd's threads. Ctrl-C cuts it
     // short.
-    py::gil_scoped_release no_gil;
+    torch_room::GilRelease no_gil;
     constexpr useconds_t kTick = 5000;
     constexpr int kTicks = 1000;
     auto settled = [rest = torch_room::AutogradRest()] {

@@ -39,21 +39,22 @@ using MaybeDType = std::optional<DType>;
 
 MaybeDType merge(MaybeDType a, MaybeDType b) { return !a ? b : !b ? a : ir::promote(*a, *b); }
 
+DType complex_of(DType t) { return t == DType::kF64 ? DType::kC128 : DType::kC64; }
+
 MaybeDType combine(MaybeDType higher, MaybeDType lower) {
   if (!higher) return lower;
   if (!lower || ir::is_complex(*higher)) return higher;
   if (ir::is_float(*higher)) {
-    if (!ir::is_complex(*lower)) return higher;
-    return *higher == DType::kF64 ? DType::kC128 : DType::kC64;
+    return ir::is_complex(*lower) ? complex_of(*higher) : higher;
   }
   if (*higher == DType::kPred || ir::is_float(*lower) || ir::is_complex(*lower))
     return merge(higher, lower);
   return higher;
 }
 
-// A Python number brings its kind, not its width: default float and complex are 32-bit.
-DType number_dtype(DType t) {
-  return ir::is_complex(t) ? DType::kC64 : ir::is_float(t) ? DType::kF32 : t;
+// A Python number brings its kind, not its width, which is the default dtype's.
+DType number_dtype(DType t, DType default_float) {
+  return ir::is_complex(t) ? complex_of(default_float) : ir::is_float(t) ? default_float : t;
 }
 
 }  // namespace
@@ -212,22 +213,30 @@ IntList Args::dims(std::string_view name, int rank) const {
 // Operand dtypes by category, as they come.
 class Promotion {
  public:
+  explicit Promotion(DType default_float) : default_float_(default_float) {}
   void add(Type t, bool python_number) {
     MaybeDType& slot = python_number ? number_ : t.rank() > 0 ? dimensioned_ : zero_dim_;
-    slot = merge(slot, python_number ? number_dtype(t.dtype()) : t.dtype());
+    slot = merge(slot, python_number ? number_dtype(t.dtype(), default_float_) : t.dtype());
   }
   MaybeDType result() const { return combine(dimensioned_, combine(zero_dim_, number_)); }
 
  private:
+  DType default_float_;
   MaybeDType dimensioned_, zero_dim_, number_;
 };
+
+DType Args::default_float() const { return dtype_or(kDefaultFloat, DType::kF32); }
+
+DType Args::as_float(DType t) const {
+  return ir::is_int(t) || t == DType::kPred ? default_float() : t;
+}
 
 bool Args::is_python_number(size_t operand) const {
   return !values_.empty() && &values_[operand].node->kind() == &ir::number_kind(true);
 }
 
 DType Args::common_dtype(std::initializer_list<std::string_view> names) const {
-  Promotion p;
+  Promotion p(default_float());
   for (std::string_view name : names) {
     int i = operand(name);
     if (i >= 0) p.add(types_[static_cast<size_t>(i)], is_python_number(static_cast<size_t>(i)));
@@ -241,7 +250,7 @@ DType Args::common_dtype(std::initializer_list<std::string_view> names) const {
 DType Args::common_dtype() const {
   static const ir::Symbol kSelf = ir::symbol("self"), kOther = ir::symbol("other"),
                           kMask = ir::symbol("mask"), kCondition = ir::symbol("condition");
-  Promotion p;
+  Promotion p(default_float());
   for (Attr a : attrs_) {
     if (a.kind != AttrKind::kOperand || a.name == kMask || a.name == kCondition) continue;
     auto i = static_cast<size_t>(a.integer());

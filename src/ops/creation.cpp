@@ -54,7 +54,7 @@ void check_kernel(std::string_view kernel, DType t, bool complex) {
 
 void arange_type(const Args& a, std::vector<Type>& out) {
   Range r = range_of(a);
-  DType t = a.dtype_or("dtype", r.real ? DType::kF32 : DType::kS64);
+  DType t = a.dtype_or("dtype", r.real ? a.default_float() : DType::kS64);
   check_range(r);
   int64_t n = 0;
   if (t == DType::kS64) {
@@ -71,7 +71,7 @@ void range_type(const Args& a, std::vector<Type>& out) {
   Range r = range_of(a);
   check_range(r);
   int64_t n = checked_length(std::floor((r.end - r.start) / r.step)) + 1;
-  DType t = a.dtype_or("dtype", DType::kF32);
+  DType t = a.dtype_or("dtype", a.default_float());
   check_kernel("range_cpu", t, false);
   out.push_back(ir::make_type(t, IntList{n}));
 }
@@ -108,7 +108,9 @@ void linspace_type(const Args& a, std::vector<Type>& out) {
            cat(name, " must be a 0-dimensional tensor for linspace, but got a tensor with ",
                t->rank(), " dimensions"));
   }
-  DType t = a.dtype_or("dtype", is_complex ? DType::kC64 : DType::kF32);
+  DType real = a.default_float();
+  DType complex = real == DType::kF64 ? DType::kC128 : DType::kC64;
+  DType t = a.dtype_or("dtype", is_complex ? complex : real);
   if (steps > 1) check_kernel("linspace_cpu", t, true);
   out.push_back(ir::make_type(t, IntList{steps}));
 }
@@ -148,7 +150,7 @@ void eye_type(const Args& a, std::vector<Type>& out) {
   int64_t n = a.i("n"), m = a.i_or("m", n);
   if (n < 0) fail(Code::kRuntime, cat("n must be greater or equal to 0, got ", n));
   if (m < 0) fail(Code::kRuntime, cat("m must be greater or equal to 0, got ", m));
-  out.push_back(ir::make_type(a.dtype_or("dtype", DType::kF32), IntList{n, m}));
+  out.push_back(ir::make_type(a.dtype_or("dtype", a.default_float()), IntList{n, m}));
 }
 void eye_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();

@@ -210,15 +210,12 @@ void type_magnitude(const Args& a, std::vector<Type>& out) {
 
 void type_angle(const Args& a, std::vector<Type>& out) {
   Type t = a.type("self");
-  bool exact = ir::is_int(t.dtype()) || t.dtype() == DType::kPred;
-  out.push_back(t.with(exact ? DType::kF32 : ir::real_dtype(t.dtype())));
+  out.push_back(t.with(a.as_float(ir::real_dtype(t.dtype()))));
 }
 
-// Ints and bools as the default float.
 void type_float(const Args& a, std::vector<Type>& out) {
   Type t = a.type("self");
-  bool exact = ir::is_int(t.dtype()) || t.dtype() == DType::kPred;
-  out.push_back(exact ? t.with(DType::kF32) : t);
+  out.push_back(t.with(a.as_float(t.dtype())));
 }
 
 void type_frexp(const Args& a, std::vector<Type>& out) {

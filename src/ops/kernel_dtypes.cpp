@@ -28,7 +28,7 @@ enum Kinds : unsigned {
   kReals = kBools | kNumbers,
   kNoBools = kNumbers | kComplexes,
   kBits = kBools | kIntegers,
-  kExactOrWide = kBools | kIntegers | kWide,
+  kExactOrWide = kBools | kIntegers | kWide,  // exact ones count as the default float
 };
 
 constexpr unsigned kind(DType t) {
@@ -324,6 +324,7 @@ void check_kernel(const Kernel& k, const Args& a) {
   DType t = !k.decides              ? a.common_dtype()
             : k.decides == kBounded ? a.common_dtype({"self", "min", "max"})
                                     : a.type(k.decides).dtype();
+  if (k.takes == kExactOrWide) t = a.as_float(t);
   if ((k.takes & kScalars) && a.type("self").rank() == 0) return;
   if ((k.takes & kEmpty) && any_empty(a)) return;
   bool takes = (kind(t) & k.takes) || (t == DType::kU8 && (k.takes & kBytes)) ||

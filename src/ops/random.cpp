@@ -289,7 +289,7 @@ void multinomial_lower(Lowering& l, std::vector<V>& out) {
 void dropout_type(const Args& a, std::vector<Type>& out) {
   Type t = a.type("input");
   if (!ir::is_float(t.dtype()) && !ir::is_complex(t.dtype()))
-    fail(Code::kRuntime, cannot_be_cast(DType::kF32, t.dtype()));
+    fail(Code::kRuntime, cannot_be_cast(a.default_float(), t.dtype()));
   out.push_back(t);
   out.push_back(t.with(DType::kPred));
 }
@@ -313,8 +313,7 @@ void dropout_lower(Lowering& l, std::vector<V>& out) {
 // grad * mask * scale, and scale is a float: whole gradients come out as the default float.
 void dropout_backward_type(const Args& a, std::vector<Type>& out) {
   Type grad = a.type("grad_output");
-  bool whole = ir::is_int(grad.dtype()) || grad.dtype() == DType::kPred;
-  out.push_back(whole ? grad.with(DType::kF32) : grad);
+  out.push_back(grad.with(a.as_float(grad.dtype())));
 }
 void dropout_backward_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();

@@ -237,8 +237,7 @@ void type_spread(const Args& a, std::vector<Type>& out) {
 }
 
 void type_logsumexp(const Args& a, std::vector<Type>& out) {
-  DType t = a.type("self").dtype();
-  out.push_back(reduced_type(a, ir::is_int(t) || t == DType::kPred ? DType::kF32 : t));
+  out.push_back(reduced_type(a, a.as_float(a.type("self").dtype())));
 }
 
 void type_trace(const Args& a, std::vector<Type>& out) {

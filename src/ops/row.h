@@ -40,6 +40,9 @@ class Args {
   bool b(std::string_view name) const;
   bool b_or(std::string_view name, bool fallback) const;
   DType dtype_or(std::string_view name, DType fallback) const;
+  DType default_float() const;  // torch.get_default_dtype() of the call: kDefaultFloat
+  // The dtype that whole numbers and bools are computed in as floats: others stay what they are.
+  DType as_float(DType t) const;
   std::string_view text_or(std::string_view name, std::string_view fallback) const;
   IntList ints(std::string_view name) const;  // also a bool list
   IntList ints_or(std::string_view name, IntList fallback) const;
@@ -134,6 +137,9 @@ enum class Layout : unsigned char {
 // is the attribute kPrecision.
 enum class Special : unsigned char { kNone, kRandom, kProducts };
 inline constexpr const char* kPrecision = "float32_precision";  // 1: high, 2: medium
+// The default dtype, an attribute of every call recorded while it is not float32: results' types
+// follow from a node's attributes and operands.
+inline constexpr const char* kDefaultFloat = "default_float";
 
 struct Row {
   const char* name;         // the functional overload: "aten::add.Tensor"

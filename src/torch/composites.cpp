@@ -1,7 +1,12 @@
-// PyTorch's composites that would read the device although shapes decide alone, or that refuse
-// indices on the device: written again for device xla. Any thread.
+// PyTorch's composites that would read the device although shapes decide alone, that refuse
+// indices on the device, or that call kernels of PyTorch's own devices: written again for device
+// xla. Any thread.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/tensor_split_native.h>
 
 #include "torch/kernels.h"
@@ -41,10 +46,49 @@ std::vector<at::Tensor> tensor_split(const at::Tensor& self, const at::Tensor& p
   return at::native::tensor_split(self, places.cpu(), dim);
 }
 
+// I0(beta sqrt(1 - ((n - a) / a)^2)) / I0(beta) with a = (N - 1) / 2; a periodic window is that of
+// N + 1 points without the last. The points round to the window's dtype, as in eager's kernel.
+at::Tensor kaiser_window_beta(int64_t length, bool periodic, double beta,
+                              std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                              std::optional<at::Device> device, std::optional<bool> pinned) {
+  auto options =
+      at::TensorOptions().dtype(dtype).layout(layout).device(device).pinned_memory(pinned);
+  TORCH_CHECK(options.layout() != at::kSparse,
+              "kaiser_window is not implemented for sparse types, got: ", options);
+  at::ScalarType t = c10::typeMetaToScalarType(options.dtype());
+  TORCH_CHECK(at::isFloatingType(t) || at::isComplexType(t),
+              "kaiser_window expects floating point dtypes, got: ", options);
+  TORCH_CHECK(length >= 0,
+              "kaiser_window requires non-negative window_length, got window_length=", length);
+  if (length < 2) return at::ones({length}, options);
+  if (periodic) ++length;
+  double half = static_cast<double>(length - 1) / 2;
+  at::Tensor place = at::arange(length, options);
+  at::ScalarType wide = t == at::kDouble ? t : at::kFloat;
+  at::Tensor up = (place.to(wide) - half) / half;  // of half floats the last may be beyond 1
+  at::Tensor window = (1 - up.pow(2)).abs().sqrt().mul(beta).i0();
+  window = (window / at::full({}, beta, window.options()).i0()).to(t);
+  return periodic ? window.narrow(0, 0, length - 1) : window;
+}
+at::Tensor kaiser_window_periodic(int64_t length, bool periodic,
+                                  std::optional<at::ScalarType> dtype,
+                                  std::optional<at::Layout> layout,
+                                  std::optional<at::Device> device, std::optional<bool> pinned) {
+  return kaiser_window_beta(length, periodic, 12, dtype, layout, device, pinned);
+}
+at::Tensor kaiser_window(int64_t length, std::optional<at::ScalarType> dtype,
+                         std::optional<at::Layout> layout, std::optional<at::Device> device,
+                         std::optional<bool> pinned) {
+  return kaiser_window_beta(length, true, 12, dtype, layout, device, pinned);
+}
+
 }  // namespace
 
 void register_composites(torch::Library& m) {
   m.impl("combinations", TORCH_FN(combinations));
+  m.impl("kaiser_window", TORCH_FN(kaiser_window));
+  m.impl("kaiser_window.periodic", TORCH_FN(kaiser_window_periodic));
+  m.impl("kaiser_window.beta", TORCH_FN(kaiser_window_beta));
   m.impl("tensor_split.tensor_indices_or_sections", TORCH_FN(tensor_split));
 }
 

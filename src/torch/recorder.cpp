@@ -6,6 +6,7 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/core/ivalue_inl.h>
 #include <ATen/native/TypeProperties.h>
+#include <c10/core/DefaultDtype.h>
 
 #include <unordered_map>
 
@@ -33,7 +34,8 @@ TypeCache& type_cache() {
   return cache;
 }
 
-const ir::Symbol kPrecision = ir::symbol(ops::kPrecision), kSeed = ir::symbol("seed"),
+const ir::Symbol kPrecision = ir::symbol(ops::kPrecision),
+                 kDefaultFloat = ir::symbol(ops::kDefaultFloat), kSeed = ir::symbol("seed"),
                  kOffset = ir::symbol("offset");
 
 [[noreturn]] void mixed_devices(c10::Device first, c10::Device other) {
@@ -318,6 +320,8 @@ void Call::finish_key(FormKind form) {
     if (asked != at::Float32MatmulPrecision::HIGHEST)
       attrs_.integer(kPrecision, asked == at::Float32MatmulPrecision::HIGH ? 1 : 2);
   }
+  if (at::ScalarType t = c10::get_default_dtype_as_scalartype(); t != at::kFloat)
+    attrs_.dtype(kDefaultFloat, to_dtype(t));
   for (uint64_t w : attrs_.words()) key_ = mix(key_, w);
   if (strided_) key_ = mix(key_, strides_);
   // The forms have checks of their own, so they have entries of their own.

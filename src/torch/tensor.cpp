@@ -199,6 +199,17 @@ Impl::Impl(AliasPtr alias, caffe2::TypeMeta dtype)
     : c10::TensorImpl(c10::DispatchKeySet(c10::DispatchKey::XLA), dtype, alias->device),
       alias_(std::move(alias)) {}
 
+Impl::Impl(const Impl& base, caffe2::TypeMeta dtype) : Impl(base.alias_, dtype) {
+  c10::DispatchKeySet keys = base.key_set_ - c10::python_ks;
+  if (keys == key_set_) [[likely]]
+    return;
+  key_set_ = keys;
+  if (is_inference())
+    version_counter_ = c10::VariableVersion(c10::VariableVersion::DISABLED);
+  else if (!version_counter_.enabled())
+    version_counter_ = c10::VariableVersion(0);
+}
+
 void Impl::set_alias(AliasPtr alias) {
   alias_ = std::move(alias);
   whole_of_ = nullptr;
@@ -341,14 +352,6 @@ std::vector<int64_t> dense_strides(const c10::TensorImpl& t) {
                                           : at::infer_dense_strides(t.sizes(), t.strides());
 }
 
-void keep_lazy_bits(const Impl& from, Impl& to) {
-  constexpr c10::DispatchKeySet kBits({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
-  if (!from.key_set().has_any(kBits)) [[likely]]
-    return;
-  if (from.is_conj()) to._set_conj(true);
-  if (from.is_neg()) to._set_neg(true);
-}
-
 at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides,
                      int64_t offset) {
   return make_view(t, sizes, strides, offset, t.dtype());
@@ -356,10 +359,9 @@ at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strid
 
 at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset,
                      caffe2::TypeMeta dtype) {
-  auto impl = c10::make_intrusive<Impl>(t.alias(), dtype);
+  auto impl = c10::make_intrusive<Impl>(t, dtype);
   impl->set_sizes_and_strides(sizes, strides, offset);
   impl->refresh_whole();
-  keep_lazy_bits(t, *impl);
   return at::Tensor(std::move(impl));
 }
 

@@ -105,6 +105,9 @@ inline int device_index(const c10::Device& d) { return std::max<int>(d.index(), 
 class Impl final : public c10::TensorImpl {
  public:
   Impl(AliasPtr alias, caffe2::TypeMeta dtype);
+  // For a view of `base`: an inference tensor, and lazily conjugated or negated, where base is so,
+  // whatever mode is on.
+  Impl(const Impl& base, caffe2::TypeMeta dtype);
 
   const AliasPtr& alias() const { return alias_; }
   void set_alias(AliasPtr alias);
@@ -157,8 +160,6 @@ Impl& impl_of(const at::Tensor& t);  // throws where impl_or_null gives null
 
 // A new tensor over a new alias that holds `v`. Empty strides: row-major.
 at::Tensor make_tensor(ir::Value v, std::span<const int64_t> strides, c10::Device device);
-// A view of a lazily conjugated or negated tensor is so too.
-void keep_lazy_bits(const Impl& from, Impl& to);
 // A new tensor over t's alias with another window.
 at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset);
 at::Tensor make_view(const Impl& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset,

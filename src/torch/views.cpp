@@ -74,11 +74,10 @@ Tensor view(const Tensor& t, IntArrayRef size) {
   OURS_OR(t, foreign(t));
   DimVector want = at::infer_size_dv(size, t.numel());
   if (plain_strides(self)) [[likely]] {
-    auto impl = c10::make_intrusive<Impl>(self.alias(), t.dtype());
+    auto impl = c10::make_intrusive<Impl>(self, t.dtype());
     impl->set_sizes_contiguous(want);
     if (t.storage_offset()) impl->set_storage_offset(t.storage_offset());
     impl->refresh_whole();
-    keep_lazy_bits(self, *impl);
     return Tensor(std::move(impl));
   }
   auto stride = at::detail::computeStride(t.sizes(), t.strides(), want);

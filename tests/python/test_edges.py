@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 import torch
-from eager import assert_equal, check, check_error, moved
+from eager import assert_equal, check, check_error, moved, outcome
 from torch import nn
 from torch.nn import functional as F
 
@@ -347,6 +347,58 @@ def test_no_grad_and_inference_mode(device):
     assert (y.tolist(), z.tolist()) == ([3, 3], [3])
     with pytest.raises(RuntimeError, match=r"(?i)inference"):
         (y * x).sum().backward()
+
+
+INFERENCE = {
+    "view": lambda x: x.view(6),
+    "reshape": lambda x: x.t().reshape(6),
+    "t": lambda x: x.t(),
+    "slice": lambda x: x[0, 1:],
+    "detach": lambda x: x.detach(),
+    "data": lambda x: x.data,
+    "chunk": lambda x: x.chunk(2)[1],
+    "expand": lambda x: x[0].expand(2, 3),
+    "as_strided": lambda x: x.as_strided((2,), (1,)),
+    "view_as_real": lambda x: torch.view_as_real(torch.view_as_complex(x.view(3, 2))),
+    "real": lambda x: torch.view_as_complex(x.view(3, 2)).conj().real,
+    "conj": lambda x: torch.view_as_complex(x.view(3, 2)).conj()[1:],
+    "mul": lambda x: x * 2,
+    "add_": lambda x: x.add_(1),
+    "t_": lambda x: x.t_(),
+    "write a view": lambda x: [x[0].add_(1), x][1],
+    "write a view's view": lambda x: [x.view(6)[2:].mul_(x[1, 1]), x][1],
+    "setitem": lambda x: [x.__setitem__(0, 9.0), x][1],
+    "out": lambda x: torch.add(x, 1, out=x),
+    "foreach": lambda x: [torch._foreach_add_([x], 1), x][1],
+    "linear": lambda x: torch.nn.functional.linear(x, x + 1, x[:, 0]),
+    "attention": lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x),
+}
+
+
+def how_tracked(t: torch.Tensor) -> tuple[object, ...]:
+    version = "none" if t.is_inference() else t._version
+    return (t.is_inference(), t._is_view(), t.is_leaf, t.requires_grad, version, t.stride())
+
+
+@pytest.mark.parametrize("of", ["normal", "leaf", "inference"])
+@pytest.mark.parametrize("within", [True, False], ids=["within", "after"])
+@pytest.mark.parametrize("f", INFERENCE.values(), ids=INFERENCE)
+def test_inference_mode_tracks_what_eager_tracks(device, f, within, of):
+    def program(where):
+        with torch.inference_mode(of == "inference"):
+            x = torch.arange(6.0, device=where).reshape(2, 3).clone()
+        if of == "leaf":
+            x.requires_grad_()
+        with torch.inference_mode(within):
+            y = f(x)
+        return y, x
+
+    eager, error, _ = outcome(program, "cpu")
+    ours, our_error, _ = outcome(program, device)
+    assert type(our_error) is type(error), our_error
+    if error is None:
+        assert [how_tracked(t) for t in ours] == [how_tracked(t) for t in eager]
+        assert_equal(ours, eager)
 
 
 def test_anomaly_mode_names_the_forward_line(device):

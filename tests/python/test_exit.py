@@ -5,6 +5,7 @@ import time
 
 import pytest
 import torch
+from fake_plugin import PRELUDE
 from torch.utils.data import DataLoader, TensorDataset
 
 PATIENCE = 60  # seconds; hangs in these tests would last for ten minutes
@@ -19,8 +20,6 @@ atexit.register(lambda: print("python's exit ran"))
 @pytest.fixture
 def leaves(run_python, fake):
     """Runs code on the fake plugin; gives status and output of a process that ended in time."""
-    from fake_plugin import PRELUDE
-
     def run(code: str) -> tuple[int, str]:
         start = time.monotonic()
         env = {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake}
@@ -61,6 +60,26 @@ threading.Thread(target=torch_pjrt.wait, daemon=True).start()
 time.sleep(0.2)
 """)
     assert status == 0, said
+
+
+def test_exit_just_as_a_daemon_threads_wait_ends(run_python, fake):
+    # Exit hooks that run after torch_pjrt's own and keep the GIL: the program ends, the thread asks
+    # for the GIL, and Python shuts down.
+    late = """
+import atexit, ctypes, os, threading, time
+keeps_gil = ctypes.PyDLL(os.environ["FAKE"])
+atexit.register(keeps_gil.usleep, 300_000)
+atexit.register(keeps_gil.fake_plugin_script, b"")
+"""
+    code = """
+y = a + b
+script("slow:1=600000"); torch_pjrt.sync()
+threading.Thread(target=torch_pjrt.wait, daemon=True).start()
+time.sleep(0.1)
+"""
+    env = {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake}
+    done = run_python(code=late + PRELUDE + code, **env)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_exit_with_real_work_in_flight(run_python):
