@@ -31,6 +31,7 @@ set(TP_OPS
     src/ops/indexing.cpp
     src/ops/kernel_dtypes.cpp
     src/ops/linalg.cpp
+    src/ops/optim.cpp
     src/ops/out_dtypes.cpp
     src/ops/loss.cpp
     src/ops/matmul.cpp

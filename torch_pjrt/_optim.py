@@ -1,15 +1,21 @@
-"""Optimizer state whose first step differs, made so that step 1 is step 2's program.
+"""Where torch.optim has to know the device: `fused=True`, and state whose first step differs.
+
+PyTorch lists the devices that have fused optimizers by name; ours joins the list. State is made so
+that step 1 is step 2's program.
 
 SGD with momentum starts its buffer as a copy of the gradient; later steps compute
 `buffer * momentum + grad`. A buffer of zeros gives the same (0 * momentum + grad is grad), so zeros
 are put there before the first step. Adam and its kin start from zeros anyway.
 """
 
+import functools
 import math
 from typing import Any
 
 import torch
+import torch.optim.optimizer as torch_optimizer
 from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+from torch.utils import _foreach_utils
 
 __all__ = ["install"]
 
@@ -47,6 +53,18 @@ def _before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         _zero_momentum(optimizer)
 
 
+def _join_fused_devices() -> None:
+    before = _foreach_utils._get_fused_kernels_supported_devices
+
+    @functools.wraps(before)
+    def devices() -> list[str]:
+        return [*before(), "xla"]
+
+    for module in (_foreach_utils, torch_optimizer):
+        module._get_fused_kernels_supported_devices = devices
+
+
 def install() -> None:
-    """Runs before each step of any optimizer; next to nothing once all state is there."""
+    """Before each step of any optimizer a hook runs: next to nothing once all state is there."""
+    _join_fused_devices()
     register_optimizer_step_pre_hook(_before_step)

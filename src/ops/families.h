@@ -39,5 +39,6 @@ Family scan();
 Family creation();
 Family random();
 Family amp();
+Family optim();
 
 }  // namespace tp::ops

@@ -57,7 +57,8 @@ struct Table {
                 scan(),
                 creation(),
                 random(),
-                amp()};
+                amp(),
+                optim()};
     for (Family f : families) add(f);
     std::sort(blocks.begin(), blocks.end(),
               [](const Block& a, const Block& b) { return a.begin < b.begin; });

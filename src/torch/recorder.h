@@ -78,6 +78,7 @@ struct OpInfo {
   std::vector<ArgInfo> args;
   size_t num_returns;
   bool returns_list = false;
+  bool returns_lists = false;  // several results, lists among them
   std::vector<size_t> writes;  // positions of the arguments of Row::writes
   MetaFunction meta = nullptr;
   bool exact_out = false;                 // MetaRow's

@@ -79,7 +79,8 @@ class Registrar {
     if (!op) return error(row, "PyTorch has no operator of this name");
     const OpInfo* info = make_info(row, op->schema());
     if (!info) return;
-    add(parse_name(row.name), {info, FormKind::kFunctional, info->args.size()});
+    if (!info->returns_lists)  // PyTorch makes that form of the in-place one
+      add(parse_name(row.name), {info, FormKind::kFunctional, info->args.size()});
     std::string base = parse_name(row.name).name;
     for (const OperatorName& n : overloads_of(base + "_")) derive(*info, op->schema(), n);
     for (const OperatorName& n : overloads_of(base)) derive(*info, op->schema(), n);

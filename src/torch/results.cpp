@@ -118,17 +118,22 @@ void check_written(const Form& form, c10::ArrayRef<c10::IValue> args, const Infe
   }
 }
 
-// Every argument that the schema writes gets the next output; a list, one for each element.
+// Every argument that the schema writes gets the next output; a list, one for each element. What
+// the op leaves as it is has an output without a type.
 void inplace_results(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args,
                      const ir::NodePtr& node) {
   uint32_t next = 0;
+  auto write_next = [&](const at::Tensor& t) {
+    if (node->types()[next]) write_result(t, {node, next});
+    ++next;
+  };
   for (size_t i = 0; i < args.size(); ++i) {
     const auto* alias = schema.arguments()[i].alias_info();
     if (!alias || !alias->isWrite()) continue;
     if (args[i].isTensor()) {
-      write_result(args[i].toTensor(), {node, next++});
+      write_next(args[i].toTensor());
     } else {
-      for (const at::Tensor& t : args[i].toTensorVector()) write_result(t, {node, next++});
+      for (const at::Tensor& t : args[i].toTensorVector()) write_next(t);
     }
   }
 }

@@ -123,8 +123,10 @@ OpInfo op_info(const ops::Row& row, const c10::FunctionSchema& schema) {
   i.base_name = row.name;
   i.lays_out = !has_word(kOnlyResizing, row.name);
   for (const c10::Argument& a : schema.arguments()) i.args.push_back(arg_info(a, row));
-  i.returns_list =
-      schema.returns().size() == 1 && schema.returns()[0].type()->kind() == c10::TypeKind::ListType;
+  for (const c10::Argument& r : schema.returns()) {
+    bool list = r.type()->kind() == c10::TypeKind::ListType;
+    (i.num_returns == 1 ? i.returns_list : i.returns_lists) |= list;
+  }
   return i;
 }
 
