@@ -20,6 +20,7 @@ atexit.register(lambda: print("python's exit ran"))
 @pytest.fixture
 def leaves(run_python, fake):
     """Runs code on the fake plugin; gives status and output of a process that ended in time."""
+
     def run(code: str) -> tuple[int, str]:
         start = time.monotonic()
         env = {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake}

@@ -75,7 +75,7 @@ def test_fused_steps_are_eagers(device, make, dtype):
     ours = tensors_of(*train(device, make, dtype, fused=True))
     # Half floats are held against steps in float32 that are rounded once: eager's CPU rounds amid.
     half = dtype in (torch.bfloat16, torch.float16)
-    wide = dict(dtype=torch.float32, keep=dtype) if half else dict(dtype=dtype)
+    wide = {"dtype": torch.float32, "keep": dtype} if half else {"dtype": dtype}
     eager = tensors_of(*train("cpu", make, **wide, fused=True))
     tol = TOLERANCE[dtype]
     for a, b in zip(ours, eager, strict=True):
@@ -170,8 +170,8 @@ def test_functional_form_leaves_its_arguments(device):
 
 def test_lists_of_other_lengths_and_dtypes_are_refused_and_nothing_is_lost(device):
     p, g, m, v = (torch.ones(3, device=device) for _ in range(4))
-    common = dict(lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.0, eps=1e-8, amsgrad=False,
-                  maximize=False)  # fmt: skip
+    common = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8, "amsgrad": False,
+                  "maximize": False}  # fmt: skip
     steps = [torch.ones((), device=device)]
     with pytest.raises(RuntimeError, match="lists of 1 tensors"):
         torch._fused_adam_([p], [g, g], [m], [v], [], steps, **common)
