@@ -115,10 +115,11 @@ def test_learning_rate_schedules_share_the_program(device, compiles):
     assert seen.count <= 2
 
 
-@pytest.mark.parametrize("make", [OPTIMIZERS["adamw"], OPTIMIZERS["sgd momentum"],
-                                  OPTIMIZERS["adagrad"]], ids=["adamw", "sgd", "adagrad"])  # fmt: skip
+@pytest.mark.parametrize("name", ["adamw", "sgd momentum", "adagrad"])
 @pytest.mark.parametrize("overflow", [False, True])
-def test_grad_scaler_steps_or_skips_on_the_device_without_a_read(device, make, overflow, compiles):
+def test_grad_scaler_steps_or_skips_on_the_device_without_a_read(device, name, overflow, compiles):
+    make = OPTIMIZERS[name]
+
     def run(where):
         params = start(where)
         optimizer = make(params, fused=True)
@@ -170,8 +171,8 @@ def test_functional_form_leaves_its_arguments(device):
 
 def test_lists_of_other_lengths_and_dtypes_are_refused_and_nothing_is_lost(device):
     p, g, m, v = (torch.ones(3, device=device) for _ in range(4))
-    common = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8, "amsgrad": False,
-                  "maximize": False}  # fmt: skip
+    common = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "weight_decay": 0.0, "eps": 1e-8}
+    common |= {"amsgrad": False, "maximize": False}
     steps = [torch.ones((), device=device)]
     with pytest.raises(RuntimeError, match="lists of 1 tensors"):
         torch._fused_adam_([p], [g, g], [m], [v], [], steps, **common)
