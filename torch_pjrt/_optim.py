@@ -61,7 +61,7 @@ def _join_fused_devices() -> None:
         return [*before(), "xla"]
 
     for module in (_foreach_utils, torch_optimizer):
-        module._get_fused_kernels_supported_devices = devices
+        setattr(module, before.__name__, devices)
 
 
 def install() -> None:
