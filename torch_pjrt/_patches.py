@@ -24,12 +24,47 @@ def install() -> None:
     torch._register_device_module("xla", _device_module)
     # `module.to("xla")` then keeps its Parameter objects, so optimizers made before stay right.
     torch.__future__.set_swap_module_params_on_conversion(True)
+    _convert_scripts_without_swap()
     _seed_with_torch()
     torch.Tensor.__copy__ = _copy  # type: ignore[attr-defined]
     _load.install()
     _optim.install()
     _name_reads()
     atexit.register(_C.prepare_exit)
+
+
+def _convert_scripts_without_swap() -> None:
+    """TorchScript's modules hold their tensors in C++, where they are set, not swapped."""
+    script: Any = torch.jit.ScriptModule
+    before = script._apply
+
+    @functools.wraps(before)
+    def _apply(self: Any, fn: Callable[..., Any], recurse: bool = True) -> Any:
+        first = next((t for t in (*self.parameters(), *self.buffers())), None)
+        if first is not None and "xla" in (first.device.type, fn(first).device.type):
+            return _set_each(self, fn, recurse)
+        swap = torch.__future__.get_swap_module_params_on_conversion()
+        torch.__future__.set_swap_module_params_on_conversion(False)
+        try:
+            return before(self, fn, recurse)
+        finally:
+            torch.__future__.set_swap_module_params_on_conversion(swap)
+
+    script._apply = _apply
+
+
+@torch.no_grad()
+def _set_each(module: Any, fn: Callable[..., Any], recurse: bool) -> Any:
+    for child in module.children() if recurse else ():
+        _set_each(child, fn, recurse)
+    for name, t in (*module._parameters.items(), *module._buffers.items()):
+        if t is None:
+            continue
+        made = fn(t.detach()).requires_grad_(t.requires_grad)
+        if t.grad is not None:
+            made.grad = fn(t.grad)
+        module._c.setattr(name, made)
+    return module
 
 
 def _seed_with_torch() -> None:

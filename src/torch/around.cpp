@@ -1,7 +1,9 @@
 #include "torch/around.h"
 
 #include <ATen/MemoryOverlap.h>
+#include <ATen/TracerMode.h>
 #include <ATen/ops/any.h>
+#include <ATen/ops/convolution_native.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "base/text.h"
@@ -60,6 +62,17 @@ void fill_expanded(Stack& s, size_t args, Record record) {
   s.back() = std::move(self);
 }
 
+// torch.jit.trace leaves this op to PyTorch's own kernel, which calls one that is traced.
+void traced_convolution(Stack& s, size_t args, Record record) {
+  if (!at::tracer::impl::is_dispatch_enabled()) return record();
+  const c10::IValue* c = &s[s.size() - args];
+  at::Tensor out = at::native::convolution(
+      c[0].toTensor(), c[1].toTensor(), c[2].toOptional<at::Tensor>(), c[3].toDimVector(),
+      c[4].toDimVector(), c[5].toDimVector(), c[6].toBool(), c[7].toDimVector(), c[8].toInt());
+  s.resize(s.size() - args);
+  s.emplace_back(std::move(out));
+}
+
 struct Entry {
   std::string_view overloads;
   Around around;
@@ -68,6 +81,7 @@ constexpr Entry kEntries[] = {
     {"aten::select_scatter", scatter_window<select_view>},
     {"aten::slice_scatter", scatter_window<slice_view>},
     {"aten::diagonal_scatter", scatter_window<diagonal_view>},
+    {"aten::convolution", traced_convolution},
     {"aten::masked_fill_.Scalar aten::masked_fill_.Tensor", fill_expanded<true>},
     {"aten::index_fill_.int_Scalar aten::index_fill_.int_Tensor", fill_expanded<false>},
 };

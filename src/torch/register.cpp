@@ -47,25 +47,42 @@ bool needs_cpu(const Stack& stack, size_t args, bool writes) {
   return mask && !(writes && count == 1);
 }
 
+// TorchScript's interpreter gives indices as a list of any type.
+void make_typed(const OpInfo& op, Stack& stack, size_t args) {
+  for (size_t i = 0; i < op.args.size() && i < args; ++i) {
+    c10::IValue& v = stack[stack.size() - args + i];
+    if (op.args[i].kind != ArgKind::kOptTensorList || !v.isList() || v.isOptionalTensorList() ||
+        v.isTensorList())
+      continue;
+    c10::List<std::optional<at::Tensor>> list;
+    for (const c10::IValue& t : v.toListRef()) list.push_back(t.toOptional<at::Tensor>());
+    v = std::move(list);
+  }
+}
+
 enum class Indices : uint8_t { kNone, kRead, kWrite };
 
 class Kernel final : public c10::OperatorKernel {
  public:
   Kernel(Form form, Indices indices, Around around)
-      : form_(form), indices_(indices), around_(around) {}
+      : form_(form), indices_(indices), around_(around) {
+    for (const ArgInfo& a : form.op->args) takes_indices_ |= a.kind == ArgKind::kOptTensorList;
+  }
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) const {
-    if (indices_ != Indices::kNone &&
-        needs_cpu(*stack, op.schema().arguments().size(), indices_ == Indices::kWrite))
+    size_t args = op.schema().arguments().size();
+    if (takes_indices_) make_typed(*form_.op, *stack, args);
+    if (indices_ != Indices::kNone && needs_cpu(*stack, args, indices_ == Indices::kWrite))
       return cpu_fallback(op, stack);
     auto record = [&] { record_boxed(form_, op.schema(), stack); };
     if (around_) [[unlikely]]
-      return around_(*stack, op.schema().arguments().size(), record);
+      return around_(*stack, args, record);
     record();
   }
 
  private:
   Form form_;
   Indices indices_;
+  bool takes_indices_ = false;
   Around around_;  // or null
 };
 
