@@ -71,6 +71,10 @@ std::string places_words(DType, DType have) {
       "Long(int64), but we got output tensor's dtype ",
       scalar(have));
 }
+std::string parts_words(DType want, DType have) {
+  return cat("Expected object of scalar type ", scalar(want), " but got scalar type ", scalar(have),
+             " for argument 'out'");
+}
 std::string boolean_words(DType, DType) { return "does not support non-boolean outputs."; }
 
 constexpr Rule kRules[] = {
@@ -93,6 +97,7 @@ constexpr Rule kRules[] = {
     {"take", take_words},
     {"nan_to_num", nan_words},
     {"where.self", where_words},
+    {"complex polar", parts_words},
 };
 
 const Rule* find_rule(std::string_view row) {

@@ -2,6 +2,7 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/TracerMode.h>
+#include <ATen/ops/addbmm.h>
 #include <ATen/ops/any.h>
 #include <ATen/ops/convolution_native.h>
 #include <ATen/ops/zeros_like.h>
@@ -62,6 +63,19 @@ void fill_expanded(Stack& s, size_t args, Record record) {
   s.back() = std::move(self);
 }
 
+// Eager's kernel resizes what it writes to the product's shape, in the in-place form too.
+void resizing_addbmm(Stack& s, size_t args, Record record) {
+  const c10::IValue* c = &s[s.size() - args];
+  at::Tensor self = c[0].toTensor(), a = c[1].toTensor(), b = c[2].toTensor();
+  bool grows =
+      a.dim() == 3 && b.dim() == 3 && self.sizes() != at::IntArrayRef{a.size(1), b.size(2)};
+  if (!grows) return record();
+  at::Tensor made = at::addbmm(self, a, b, c[3].toScalar(), c[4].toScalar());
+  self.resize_(made.sizes()).copy_(made);
+  s.resize(s.size() - args);
+  s.emplace_back(std::move(self));
+}
+
 // torch.jit.trace leaves this op to PyTorch's own kernel, which calls one that is traced.
 void traced_convolution(Stack& s, size_t args, Record record) {
   if (!at::tracer::impl::is_dispatch_enabled()) return record();
@@ -81,6 +95,7 @@ constexpr Entry kEntries[] = {
     {"aten::select_scatter", scatter_window<select_view>},
     {"aten::slice_scatter", scatter_window<slice_view>},
     {"aten::diagonal_scatter", scatter_window<diagonal_view>},
+    {"aten::addbmm_", resizing_addbmm},
     {"aten::convolution", traced_convolution},
     {"aten::masked_fill_.Scalar aten::masked_fill_.Tensor", fill_expanded<true>},
     {"aten::index_fill_.int_Scalar aten::index_fill_.int_Tensor", fill_expanded<false>},

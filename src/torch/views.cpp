@@ -278,7 +278,11 @@ Tensor view_dtype(const Tensor& t, at::ScalarType dtype) {
     for (size_t i = 0; i + 1 < strides.size(); ++i)
       strides[i] = scale(strides[i], cat("stride(", i, ")"));
   }
-  return make_view(self, sizes, strides, offset, caffe2::TypeMeta::fromScalarType(dtype));
+  // A tensor of its own to autograd, as eager's is: an inference tensor where that mode is on.
+  auto impl = c10::make_intrusive<Impl>(self.alias(), caffe2::TypeMeta::fromScalarType(dtype));
+  impl->set_sizes_and_strides(sizes, strides, offset);
+  impl->refresh_whole();
+  return Tensor(std::move(impl));
 }
 
 Tensor view_as_real(const Tensor& t) {

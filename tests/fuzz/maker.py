@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from programs import RTOL, Run, Statement, check
 
 MAKING = "unary jumpy rough reduce binary rough_binary jumpy_binary index view"  # a new tensor
+MODE_IN = 24  # one of so many statements runs under a mode
+MODES = ["torch.inference_mode()", "default(torch.float64)", "torch.no_grad()"]
 ACTING = "write jumpy_write rough_write read jumpy_read sync grad other"
 KINDS = {name: rules.split(getattr(rules, name.upper())) for name in f"{MAKING} {ACTING}".split()}
 SHARES = {
@@ -190,6 +192,8 @@ class Maker:
         if new or "{t}" in text:
             target = names[self.below(len(names))] if self.below(12) == 0 else self.fresh()
             text = f"{target} = {text}" if new else text.format(t=target)
+        if self.below(MODE_IN) == 0:
+            text = f"with {self.draw(st.sampled_from(MODES))}: {text}"
         exact = not kind.startswith("rough") and kind != "grad"
         del a, b, tensors  # the program alone keeps its tensors alive
         self.add(Statement(text, exact, kind, tuple(used)))

@@ -6,7 +6,8 @@ the same type on the device. `note(x)` reads x there and then; all tensors are c
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,13 +17,19 @@ from torch.nn import functional as F
 import torch_pjrt
 
 RTOL = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 1e-4, torch.float64: 1e-9}
-HEADER = """import torch, torch_pjrt
+HEADER = """import contextlib, torch, torch_pjrt
 from torch.nn import functional as F
 dev = "xla"  # and "cpu" for eager's answer
 sync, note = torch_pjrt.sync, print
 def grad_of(out, leaf):
     g = torch.autograd.grad(out, leaf, allow_unused=True, retain_graph=True)[0]
     return torch.zeros_like(leaf) if g is None else g
+@contextlib.contextmanager
+def default(dtype):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try: yield
+    finally: torch.set_default_dtype(before)
 """
 
 
@@ -49,7 +56,7 @@ class Run:
     def __post_init__(self) -> None:
         sync: Callable[..., None] = torch_pjrt.sync if self.device == "xla" else _nothing
         self.env |= {"torch": torch, "F": F, "dev": self.device, "sync": sync}
-        self.env |= {"note": self._note, "grad_of": grad_of}
+        self.env |= {"note": self._note, "grad_of": grad_of, "default": default}
 
     def _note(self, value: Any) -> None:
         if isinstance(value, torch.Tensor):
@@ -74,6 +81,17 @@ class Run:
 
 def _nothing(*_: Any, **__: Any) -> None:
     pass
+
+
+@contextmanager
+def default(dtype: torch.dtype) -> Iterator[None]:
+    """The default dtype, for a while."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def grad_of(out: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
@@ -103,7 +121,7 @@ def layout(t: torch.Tensor) -> tuple[Any, ...]:
     """
     strides = tuple(s for s, n in zip(t.stride(), t.shape, strict=True) if n > 1)
     window = (strides, t.storage_offset()) if t.numel() else ()
-    flags = (t.is_contiguous(), t.is_conj(), t.is_neg(), t.requires_grad)
+    flags = (t.is_contiguous(), t.is_conj(), t.is_neg(), t.is_inference(), t.requires_grad)
     return (t.dtype, tuple(t.shape), *window, *flags, leaf(t))
 
 

@@ -406,6 +406,8 @@ REFUSED = {
     "searchsorted": lambda x, out: torch.searchsorted(x, x, out=out),
     "cumsum": lambda x, out: torch.cumsum(x, 1, dtype=torch.float32, out=out),
     "all": lambda x, out: torch.all(x, 1, out=out),
+    "complex": lambda x, out: torch.complex(x, x, out=out.to(torch.complex128)),
+    "polar": lambda x, out: torch.polar(x, x, out=out.to(torch.complex128)),
 }
 
 
