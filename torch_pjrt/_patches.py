@@ -27,6 +27,7 @@ def install() -> None:
     _convert_scripts_without_swap()
     _seed_with_torch()
     torch.Tensor.__copy__ = _copy  # type: ignore[attr-defined]
+    _refuse_dlpack()
     _load.install()
     _optim.install()
     _name_reads()
@@ -76,6 +77,25 @@ def _seed_with_torch() -> None:
         _device_module.manual_seed(seed)
 
     torch.random._seed_custom_device = _seed_custom_device
+
+
+def _refuse_dlpack() -> None:
+    """PyTorch would look for torch_xla; DLPack knows no such device."""
+
+    def refusing(before: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(before)
+        def wrapped(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            if self.device.type == "xla":
+                raise BufferError(
+                    f"DLPack has no device {self.device}\n  try: .cpu() first; it gives the values"
+                )
+            return before(self, *args, **kwargs)
+
+        return wrapped
+
+    tensor: Any = torch.Tensor
+    for name in ("__dlpack__", "__dlpack_device__"):
+        setattr(tensor, name, refusing(getattr(tensor, name)))
 
 
 def _name_reads() -> None:

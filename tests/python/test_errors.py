@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 from eager import check as check_equal
@@ -307,6 +308,10 @@ def test_data_ptr_raises(device):
 def test_dlpack_raises(device):
     with pytest.raises((RuntimeError, BufferError, ValueError)):
         torch.utils.dlpack.to_dlpack(torch.ones(2, device=device))
+    for taker in (torch.from_dlpack, np.from_dlpack):
+        with pytest.raises(BufferError, match="DLPack has no device xla:0"):
+            taker(torch.ones(2, device=device))
+    assert torch.from_dlpack(torch.ones(2)).tolist() == np.from_dlpack(torch.ones(2)).tolist()
 
 
 # ---- the set-up -----------------------------------------------------------------------------
