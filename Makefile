@@ -81,6 +81,7 @@ bench: build
 	$(PY) bench/recording.py
 	$(PY) bench/eager_mode.py
 	$(PY) bench/memory.py
+	$(PY) bench/optimizers.py
 
 format: setup
 	$(BIN)/clang-format -i $(SOURCES)
