@@ -39,6 +39,12 @@ Tensor alias(const Tensor& t) {
   return make_view(self, t.sizes(), t.strides(), t.storage_offset());
 }
 
+// As eager does it: the copy of an inference tensor may be written outside that mode.
+Tensor detach(const Tensor& t) {
+  OURS_OR(t, at::native::alias(t));
+  return Tensor(self.shallow_copy_and_detach(c10::VariableVersion(0), false));
+}
+
 Tensor strided(const Tensor& t, IntArrayRef size, IntArrayRef stride,
                std::optional<int64_t> offset) {
   OURS_OR(t, foreign(t));
@@ -358,7 +364,7 @@ Tensor scatter_in_place(const Tensor& self, const Tensor& src,
 
 void register_views(torch::Library& m) {
   m.impl("alias", TORCH_FN(alias));
-  m.impl("detach", TORCH_FN(alias));
+  m.impl("detach", TORCH_FN(detach));
   m.impl("as_strided", TORCH_FN(strided));
   m.impl("as_strided_", TORCH_FN(strided_));
   m.impl("as_strided_copy", TORCH_FN(strided_copy));

@@ -356,6 +356,7 @@ INFERENCE = {
     "slice": lambda x: x[0, 1:],
     "detach": lambda x: x.detach(),
     "data": lambda x: x.data,
+    "write a detached one": lambda x: [x.detach().mul_(2), x][1],
     "chunk": lambda x: x.chunk(2)[1],
     "expand": lambda x: x[0].expand(2, 3),
     "as_strided": lambda x: x.as_strided((2,), (1,)),
