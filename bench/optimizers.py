@@ -5,12 +5,17 @@
 
 import argparse
 import time
+from typing import Any
 
 import torch
 
 import torch_pjrt
 
-WAYS = {"plain": {"foreach": False}, "foreach": {"foreach": True}, "fused": {"fused": True}}
+WAYS: dict[str, dict[str, Any]] = {
+    "plain": {"foreach": False},
+    "foreach": {"foreach": True},
+    "fused": {"fused": True},
+}
 
 
 class Stepper:
