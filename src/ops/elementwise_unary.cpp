@@ -201,6 +201,16 @@ void frexp(Lowering& l, std::vector<V>& out) {
   put(l, out, b.select(special, b.zeros(it), b.sub(field, b.constant_int(bias, it))));
 }
 
+// The root's imaginary part has the sign of the number's, that of a zero too (C99, G.6.4.2), which
+// says on which side of the branch cut a negative number lies; XLA takes it for +0.
+V square_root(Builder& b, V x) {
+  V root = b.sqrt(x);
+  if (!ir::is_complex(x.dtype())) return root;
+  V side = b.abs(imag_part(b, root));
+  side = b.select(sign_bit(b, imag_part(b, x)), b.neg(side), side);
+  return make_complex(b, real_part(b, root), side);
+}
+
 // --- types ---------------------------------------------------------------------------------------
 
 void type_magnitude(const Args& a, std::vector<Type>& out) {
@@ -255,7 +265,7 @@ const Row kRows[] = {
     {"aten::trunc", nullptr, unary<trunc>},
     {"aten::frac", nullptr, unary<frac>},
 
-    {"aten::sqrt", nullptr, unary<call<"stablehlo.sqrt">>},
+    {"aten::sqrt", nullptr, unary<square_root>},
     {"aten::rsqrt", nullptr, unary<call<"stablehlo.rsqrt">>},
     {"aten::exp", nullptr, unary<call<"stablehlo.exponential">>},
     {"aten::exp2", nullptr, unary<exp2>},

@@ -1,5 +1,6 @@
 """Special functions and Fourier transforms: eager's values at edges and borders, its layouts."""
 
+import cmath
 import itertools
 from typing import Any
 
@@ -190,3 +191,13 @@ def test_factories_fill_an_out_tensor_on_the_device() -> None:
         eager.check(make, torch.zeros(0))
         eager.check(make, torch.zeros(0, dtype=torch.float64))
     assert fallbacks() == before
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_complex_square_root_keeps_to_its_side_of_the_branch_cut(dtype):
+    parts = torch.tensor([-4.0, -0.0, 0.0, 4.0], dtype=dtype.to_real())
+    z = torch.complex(*torch.meshgrid(parts, parts, indexing="ij")).reshape(-1)
+    want = torch.tensor([cmath.sqrt(complex(v)) for v in z.tolist()], dtype=dtype)
+    got = z.to("xla").sqrt().cpu()
+    torch.testing.assert_close(got, want)
+    assert torch.equal(got.imag.signbit(), want.imag.signbit())
