@@ -36,6 +36,8 @@ IN_NO_ORDER = re.compile(r"\] = |tri[lu]_\(|arange|_like\(.*out=")
 # These read the sign of a nan, these of a zero.
 NAN_SIGNS = re.compile(r"signbit|copysign|view\(torch\.(int32|uint8)\)")
 ZERO_SIGNS = re.compile(NAN_SIGNS.pattern + r"|atan2|reciprocal|/ \{b\}")
+# Which side of a complex function's branch cut a number is on: the sign of a zero says it.
+CUTS = re.compile(r"sqrt|log|angle|pow|acos|asin|atan")
 # Beyond these a float's sums and products may be rounded: dtype -> (largest, finest).
 WINDOW = {torch.float16: (16, 0.25), torch.bfloat16: (8, 0.5)}
 DTYPES = [torch.float32] * 8 + [torch.float64, torch.float16, torch.bfloat16, torch.int64] * 2
@@ -224,6 +226,8 @@ class Maker:
         if NAN_SIGNS.search(template) and any(bool(t.detach().isnan().any()) for t in used):
             return False
         if ZERO_SIGNS.search(template) and any(has_zeros(t) for t in used):
+            return False
+        if CUTS.search(template) and any(t.is_complex() and has_zeros(t) for t in used):
             return False
         if "quantile" in template and used[0].requires_grad:  # of equal ones, which gets it?
             return False
