@@ -15,7 +15,7 @@ def stopped(f):
     except BaseException as e:
         kind = type(e).__name__
     took = time.perf_counter() - start
-    return f"{kind} {'at once' if took < 30 else f'after {took:.1f} s'}"
+    return f"{kind} {'at once' if took < 5 else f'after {took:.1f} s'}"
 """
 
 
