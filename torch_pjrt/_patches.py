@@ -7,6 +7,7 @@
 import atexit
 import copy
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -41,8 +42,8 @@ def _convert_scripts_without_swap() -> None:
 
     @functools.wraps(before)
     def _apply(self: Any, fn: Callable[..., Any], recurse: bool = True) -> Any:
-        first = next((t for t in (*self.parameters(), *self.buffers())), None)
-        if first is not None and "xla" in (first.device.type, fn(first).device.type):
+        first = next(itertools.chain(self.parameters(), self.buffers()), None)
+        if first is not None and "xla" in (first.device.type, fn(first.new_empty(0)).device.type):
             return _set_each(self, fn, recurse)
         swap = torch.__future__.get_swap_module_params_on_conversion()
         torch.__future__.set_swap_module_params_on_conversion(False)

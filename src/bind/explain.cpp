@@ -86,7 +86,7 @@ py::dict to_dict(const client::ProgramInfo& i) {
 }
 
 client::ProgramInfo inspect(const exec::Program& p, bool optimized) {
-  torch_room::GilRelease no_gil;
+  GilRelease no_gil;
   return client::client().inspect(*p.executable, optimized);
 }
 

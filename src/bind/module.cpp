@@ -57,7 +57,7 @@ void register_plugin(std::string name, std::string path, const py::dict& options
 py::dict client_info() {
   client::ComputationClient* c;
   {
-    torch_room::GilRelease no_gil;
+    GilRelease no_gil;
     c = &client::client();
   }
   py::list devices;
@@ -140,9 +140,11 @@ std::string module_file() {
 }
 
 py::dict memory_info(int device) {
-  torch_room::GilRelease no_gil;
-  client::MemoryInfo i = client::client().memory_info(device);
-  py::gil_scoped_acquire gil;
+  client::MemoryInfo i;
+  {
+    GilRelease no_gil;
+    i = client::client().memory_info(device);
+  }
   py::dict d(py::arg("live_bytes") = i.live_bytes, py::arg("peak_live_bytes") = i.peak_live_bytes,
              py::arg("donated_bytes") = i.donated_bytes);
   if (!i.known) return d;
@@ -153,7 +155,7 @@ py::dict memory_info(int device) {
 }
 
 void reset_peak_memory(int device) {
-  torch_room::GilRelease no_gil;
+  GilRelease no_gil;
   client::client().reset_peak_memory(device);
 }
 
@@ -172,7 +174,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("client_info", &client_info);
   m.def("client_exists", &client::client_exists);
   m.def("device_count", [] {
-    torch_room::GilRelease no_gil;
+    GilRelease no_gil;
     return client::client().devices().size();
   });
   m.def("memory_info", &memory_info);

@@ -62,6 +62,8 @@ constexpr DType compute_dtype(DType t) { return is_small_float(t) ? DType::kF32 
 constexpr DType real_dtype(DType t) {
   return t == DType::kC64 ? DType::kF32 : t == DType::kC128 ? DType::kF64 : t;
 }
+// The complex type of that width; of smaller floats, the smallest there is.
+constexpr DType complex_dtype(DType t) { return t == DType::kF64 ? DType::kC128 : DType::kC64; }
 
 // The type that eager's `a + b` of two tensors of equal category has. Throws kType for float8
 // mixes.

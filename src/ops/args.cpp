@@ -39,13 +39,11 @@ using MaybeDType = std::optional<DType>;
 
 MaybeDType merge(MaybeDType a, MaybeDType b) { return !a ? b : !b ? a : ir::promote(*a, *b); }
 
-DType complex_of(DType t) { return t == DType::kF64 ? DType::kC128 : DType::kC64; }
-
 MaybeDType combine(MaybeDType higher, MaybeDType lower) {
   if (!higher) return lower;
   if (!lower || ir::is_complex(*higher)) return higher;
   if (ir::is_float(*higher)) {
-    return ir::is_complex(*lower) ? complex_of(*higher) : higher;
+    return ir::is_complex(*lower) ? ir::complex_dtype(*higher) : higher;
   }
   if (*higher == DType::kPred || ir::is_float(*lower) || ir::is_complex(*lower))
     return merge(higher, lower);
@@ -54,7 +52,7 @@ MaybeDType combine(MaybeDType higher, MaybeDType lower) {
 
 // A Python number brings its kind, not its width, which is the default dtype's.
 DType number_dtype(DType t, DType default_float) {
-  return ir::is_complex(t) ? complex_of(default_float) : ir::is_float(t) ? default_float : t;
+  return ir::is_complex(t) ? ir::complex_dtype(default_float) : ir::is_float(t) ? default_float : t;
 }
 
 }  // namespace

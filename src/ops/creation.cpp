@@ -109,8 +109,7 @@ void linspace_type(const Args& a, std::vector<Type>& out) {
                t->rank(), " dimensions"));
   }
   DType real = a.default_float();
-  DType complex = real == DType::kF64 ? DType::kC128 : DType::kC64;
-  DType t = a.dtype_or("dtype", is_complex ? complex : real);
+  DType t = a.dtype_or("dtype", is_complex ? ir::complex_dtype(real) : real);
   if (steps > 1) check_kernel("linspace_cpu", t, true);
   out.push_back(ir::make_type(t, IntList{steps}));
 }

@@ -356,8 +356,7 @@ void type_complex(const Args& a, std::vector<Type>& out) {
   if (x.dtype() == DType::kF16)
     fail(Code::kNotImplemented, "complex numbers of two halves (torch.complex32) have no XLA type",
          "convert the parts to torch.float32 first");
-  DType d = x.dtype() == DType::kF64 ? DType::kC128 : DType::kC64;
-  out.push_back(ir::make_type(d, broadcast_dims(x.dims(), y.dims())));
+  out.push_back(ir::make_type(ir::complex_dtype(x.dtype()), broadcast_dims(x.dims(), y.dims())));
 }
 
 const Row kRows[] = {

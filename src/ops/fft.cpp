@@ -41,7 +41,7 @@ V transform(Builder& b, V x, Kind kind, Ints dims, int64_t length) {
   if (kind == Kind::kFromReal) out.back() = length / 2 + 1;
   if (kind == Kind::kToReal) out.back() = length;
   bool real = kind == Kind::kToReal;
-  DType wide = ir::real_dtype(x.dtype()) == DType::kF64 ? DType::kC128 : DType::kC64;
+  DType wide = ir::complex_dtype(ir::real_dtype(x.dtype()));
   Type t = ir::make_type(real ? ir::real_dtype(x.dtype()) : wide, out);
   V y = b.op("stablehlo.fft", {x}, t,
              cat("fft_type = #stablehlo<fft_type ", kNames[static_cast<int>(kind)],

@@ -52,8 +52,7 @@ V imag_part(Builder& b, V x) {
   return b.op("stablehlo.imag", {x}, x.type.with(ir::real_dtype(x.dtype())));
 }
 V make_complex(Builder& b, V re, V im) {
-  DType d = re.dtype() == DType::kF64 ? DType::kC128 : DType::kC64;
-  return b.op("stablehlo.complex", {re, im}, re.type.with(d));
+  return b.op("stablehlo.complex", {re, im}, re.type.with(ir::complex_dtype(re.dtype())));
 }
 
 V times_one(Builder& b, V x) {

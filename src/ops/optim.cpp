@@ -16,15 +16,15 @@ namespace {
 
 using hlo::Cmp;
 
-void check_counts(std::initializer_list<size_t> counts) {
-  for (size_t n : counts)
-    if (n != *counts.begin())
-      fail(Code::kRuntime, cat("Expected lists of ", *counts.begin(), " tensors, but got ", n));
+void check_count(const std::vector<Type>& params, const std::vector<Type>& list) {
+  if (list.size() != params.size())
+    fail(Code::kRuntime,
+         cat("Expected lists of ", params.size(), " tensors, but got ", list.size()));
 }
 
 // Parameters with gradients and state of their type.
 void check_like(const std::vector<Type>& params, const std::vector<Type>& list, const char* what) {
-  check_counts({params.size(), list.size()});
+  check_count(params, list);
   for (size_t i = 0; i < params.size(); ++i)
     if (list[i] != params[i])
       fail(Code::kRuntime, cat("Expected ", what, " ", i, " to be ", params[i].text(),
@@ -104,7 +104,7 @@ void adam_type(const Args& a, std::vector<Type>& out) {
     step_type(a, out, kernel.text, {"exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs"});
   else
     step_type(a, out, kernel.text, {"exp_avgs", "exp_avg_sqs"});
-  check_counts({a.types("self").size(), a.types("state_steps").size()});
+  check_count(a.types("self"), a.types("state_steps"));
 }
 
 template <bool decoupled>
@@ -130,7 +130,7 @@ void adam_lower(Lowering& l, std::vector<V>& out) {
     V square = b.add(b.mul(s.wide(squares[i]), beta2), b.mul(b.mul(g, g), 1 - beta2));
     V top = amsgrad ? b.max(s.wide(maxima[i]), square) : square;
     V root = b.div(b.sqrt(top), s.like(b.sqrt(correction(beta2)), top));
-    V denominator = b.add(root, b.constant(l.f("eps"), root.type));
+    V denominator = b.add(root, l.f("eps"));
     V size = s.like(b.div(lr, correction(beta1)), p);
     s.set(0, b.sub(p, b.div(b.mul(size, mean), denominator)), s.params[i]);
     s.set(2, mean, means[i]);
@@ -173,7 +173,7 @@ void sgd_lower(Lowering& l, std::vector<V>& out) {
 // The in-place form says that it writes the steps, which it does not.
 void adagrad_type(const Args& a, std::vector<Type>& out) {
   step_type(a, out, "fused_adagrad_kernel", {"state_sums"});
-  check_counts({a.types("self").size(), a.types("state_steps").size()});
+  check_count(a.types("self"), a.types("state_steps"));
   out.insert(out.end(), a.types("self").size(), Type());
 }
 
@@ -184,10 +184,10 @@ void adagrad_lower(Lowering& l, std::vector<V>& out) {
   V lr = s.f64("lr");
   for (size_t i = 0; i < s.params.size(); ++i) {
     V before = b.sub(b.convert(s.scalar(steps[i]), DType::kF64), 1.0);
-    V rate = b.div(lr, b.add(b.mul(before, l.f("lr_decay")), b.scalar(1, DType::kF64)));
+    V rate = b.div(lr, b.add(b.mul(before, l.f("lr_decay")), 1.0));
     V p = s.wide(s.params[i]), g = s.with_decay(s.gradient(i), p);
     V sum = b.add(s.wide(sums[i]), b.mul(g, g));
-    V root = b.add(b.sqrt(sum), b.constant(l.f("eps"), sum.type));
+    V root = b.add(b.sqrt(sum), l.f("eps"));
     s.set(0, b.sub(p, b.div(b.mul(s.like(rate, g), g), root)), s.params[i]);
     s.set(2, sum, sums[i]);
   }

@@ -135,8 +135,7 @@ V magnitude(Lowering& l) {
   V x = l.in("self");
   DType d = compute_type(l).dtype();
   if (ir::is_complex(x.dtype())) {
-    DType wide = d == DType::kF64 ? DType::kC128 : DType::kC64;
-    return b.abs(b.convert(x, wide));
+    return b.abs(b.convert(x, ir::complex_dtype(d)));
   }
   return b.abs(b.convert(x, d));
 }

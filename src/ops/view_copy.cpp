@@ -290,7 +290,7 @@ ViewSpec complex_view(const Args&, Type t) {
   if (t.rank() == 0) fail(Code::kRuntime, "Input tensor must have one or more dimensions");
   if (s.size.back() != 2) fail(Code::kRuntime, "Tensor must have a last dimension of size 2");
   IntList size(s.size.begin(), s.size.end() - 1);
-  s.dtype = t.dtype() == DType::kF64 ? DType::kC128 : DType::kC64;
+  s.dtype = ir::complex_dtype(t.dtype());
   reshape(s, size);
   return s;
 }

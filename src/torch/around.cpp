@@ -13,6 +13,12 @@
 namespace tp::torch_room {
 namespace {
 
+// Replaces a call's arguments by its result.
+void give(Stack& s, size_t args, at::Tensor result) {
+  s.resize(s.size() - args);
+  s.emplace_back(std::move(result));
+}
+
 using View = at::Tensor (*)(const at::Tensor& self, const c10::IValue* rest);
 
 at::Tensor select_view(const at::Tensor& self, const c10::IValue* rest) {
@@ -35,8 +41,7 @@ void scatter_window(Stack& s, size_t args, Record record) {
   if (!impl || impl->whole() || self.device() != src.device()) return record();
   at::Tensor out =
       scatter_in_place(self, src, [&](const at::Tensor& t) { return view(t, call + 2); });
-  s.resize(s.size() - args);
-  s.emplace_back(std::move(out));
+  give(s, args, std::move(out));
 }
 
 // Where several elements of self are one in memory, eager fills that one if it fills any of them.
@@ -72,8 +77,7 @@ void resizing_addbmm(Stack& s, size_t args, Record record) {
   if (!grows) return record();
   at::Tensor made = at::addbmm(self, a, b, c[3].toScalar(), c[4].toScalar());
   self.resize_(made.sizes()).copy_(made);
-  s.resize(s.size() - args);
-  s.emplace_back(std::move(self));
+  give(s, args, std::move(self));
 }
 
 // torch.jit.trace leaves this op to PyTorch's own kernel, which calls one that is traced.
@@ -83,8 +87,7 @@ void traced_convolution(Stack& s, size_t args, Record record) {
   at::Tensor out = at::native::convolution(
       c[0].toTensor(), c[1].toTensor(), c[2].toOptional<at::Tensor>(), c[3].toDimVector(),
       c[4].toDimVector(), c[5].toDimVector(), c[6].toBool(), c[7].toDimVector(), c[8].toInt());
-  s.resize(s.size() - args);
-  s.emplace_back(std::move(out));
+  give(s, args, std::move(out));
 }
 
 struct Entry {

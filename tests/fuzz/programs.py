@@ -4,6 +4,7 @@ A program is a list of statements over tensors t0, t1, ... A statement may raise
 the same type on the device. `note(x)` reads x there and then; all tensors are compared at the end.
 """
 
+import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,20 +18,6 @@ from torch.nn import functional as F
 import torch_pjrt
 
 RTOL = {torch.float16: 4e-3, torch.bfloat16: 3e-2, torch.float32: 1e-4, torch.float64: 1e-9}
-HEADER = """import contextlib, torch, torch_pjrt
-from torch.nn import functional as F
-dev = "xla"  # and "cpu" for eager's answer
-sync, note = torch_pjrt.sync, print
-def grad_of(out, leaf):
-    g = torch.autograd.grad(out, leaf, allow_unused=True, retain_graph=True)[0]
-    return torch.zeros_like(leaf) if g is None else g
-@contextlib.contextmanager
-def default(dtype):
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try: yield
-    finally: torch.set_default_dtype(before)
-"""
 
 
 @dataclass
@@ -98,6 +85,15 @@ def grad_of(out: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
     """A gradient; zeros where there is none."""
     g = torch.autograd.grad(out, leaf, allow_unused=True, retain_graph=True)[0]
     return torch.zeros_like(leaf) if g is None else g
+
+
+HEADER = f"""import torch, torch_pjrt
+from collections.abc import Iterator
+from contextlib import contextmanager
+from torch.nn import functional as F
+dev = "xla"  # and "cpu" for eager's answer
+sync, note = torch_pjrt.sync, print
+{inspect.getsource(grad_of)}{inspect.getsource(default)}"""
 
 
 def source(statements: list[Statement], run: Run | None = None) -> str:

@@ -2,9 +2,8 @@
 
 Every op in every dtype that eager's CPU has for it, each sample as a plain call, on strided
 operands, with `out=`, in place, and backward, under PyTorch's modes and transforms (modes.py), and
-the inputs that have to raise. Writes
-docs/op-coverage.md and a JSON file with the reasons. An op has a process's whole attention: a crash
-or a hang costs that op only.
+the inputs that have to raise. Writes docs/op-coverage.md and a JSON file with the reasons. An op
+has a process's whole attention: a crash or a hang costs that op only.
 
     python tests/ops/conformance.py [--only name,name] [--samples 5] [--jobs 2] [--part k/n]
 """

@@ -9,24 +9,10 @@ from typing import Any
 
 import torch
 import torch.autograd.forward_ad as forward_ad
-from eager import tensors_in
+from eager import mapped, tensors_in
+from test_ops import ends, run, weights
 
 Form = Callable[[Any, Any], list[torch.Tensor]]
-
-
-def mapped(tree: Any, f: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """The tree with f of each tensor."""
-    if isinstance(tree, torch.Tensor):
-        return f(tree)
-    if isinstance(tree, dict):
-        return {k: mapped(v, f) for k, v in tree.items()}
-    if isinstance(tree, list | tuple) and not isinstance(tree, torch.Size):
-        return type(tree)(mapped(v, f) for v in tree)
-    return tree
-
-
-def weights(t: torch.Tensor) -> torch.Tensor:
-    return torch.linspace(0.5, 1.5, t.numel()).to(t.dtype).view(t.shape).to(t.device)
 
 
 def call(op: Any, s: Any, f: Callable[[torch.Tensor], torch.Tensor]) -> Any:
@@ -37,13 +23,11 @@ def call(op: Any, s: Any, f: Callable[[torch.Tensor], torch.Tensor]) -> Any:
 def inference(op: Any, s: Any) -> list[torch.Tensor]:
     """Ordinary tensors under torch.inference_mode."""
     with torch.inference_mode():
-        return list(tensors_in(op(s.input, *s.args, **s.kwargs)))
+        return run(op, s, grad=False)
 
 
 def double_backward(op: Any, s: Any) -> list[torch.Tensor]:
-    out = op(s.input, *s.args, **s.kwargs)
-    made = [t for t in tensors_in(s.output_process_fn_grad(out)) if t.requires_grad]
-    wanted = [t for t in tensors_in([s.input, s.args, s.kwargs]) if t.requires_grad]
+    made, wanted = ends(op, s)
     if not made or not wanted:
         return []
     given = [weights(t).requires_grad_() for t in made]

@@ -25,17 +25,26 @@ def tensors_in(tree: Any) -> Iterator[torch.Tensor]:
             yield from tensors_in(v)
 
 
-def moved(tree: Any, device: Any = "xla") -> Any:
-    """A copy of the tree with its tensors on the device; strides stay, leaves stay leaves."""
-    if isinstance(tree, torch.Tensor):
-        made = torch.empty_strided(tree.size(), tree.stride(), dtype=tree.dtype, device=device)
-        return made.copy_(tree.detach()).requires_grad_(tree.requires_grad)
+def mapped(tree: Any, f: Callable[[Any], Any], kinds: Any = torch.Tensor) -> Any:
+    """The tree of nested lists, tuples and dicts with f of each leaf of these kinds."""
+    if isinstance(tree, kinds):
+        return f(tree)
     if isinstance(tree, dict):
-        return {k: moved(v, device) for k, v in tree.items()}
+        return {k: mapped(v, f, kinds) for k, v in tree.items()}
     if isinstance(tree, list | tuple):
-        items = [moved(v, device) for v in tree]
+        items = [mapped(v, f, kinds) for v in tree]
         return type(tree)(*items) if hasattr(tree, "_fields") else type(tree)(items)
     return tree
+
+
+def moved(tree: Any, device: Any = "xla") -> Any:
+    """A copy of the tree with its tensors on the device; strides stay, leaves stay leaves."""
+
+    def move(t: torch.Tensor) -> torch.Tensor:
+        made = torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=device)
+        return made.copy_(t.detach()).requires_grad_(t.requires_grad)
+
+    return mapped(tree, move)
 
 
 def layout(t: torch.Tensor) -> tuple[Any, ...]:

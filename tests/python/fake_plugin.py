@@ -33,6 +33,11 @@ def fake(tmp_path_factory) -> str:
     return str(compile_fake(tmp_path_factory.mktemp("fake")))
 
 
+def fake_env(fake: str) -> dict[str, str]:
+    """The environment of a process that uses the fake plugin."""
+    return {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake}
+
+
 PRELUDE = """
 import ctypes, os, torch, torch_pjrt
 plugin = ctypes.CDLL(os.environ["FAKE"])
@@ -54,7 +59,7 @@ def run_fake(run_python, fake):
     """Runs code after PRELUDE on the fake plugin; gives what it printed."""
 
     def run(code: str, **env: str) -> str:
-        env = {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake} | env
+        env = fake_env(fake) | env
         done = run_python(code=PRELUDE + code, **env)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Exception raised from" not in done.stdout

@@ -5,7 +5,7 @@ import time
 
 import pytest
 import torch
-from fake_plugin import PRELUDE
+from fake_plugin import PRELUDE, fake_env
 from torch.utils.data import DataLoader, TensorDataset
 
 PATIENCE = 60  # seconds; hangs in these tests would last for ten minutes
@@ -23,7 +23,7 @@ def leaves(run_python, fake):
 
     def run(code: str) -> tuple[int, str]:
         start = time.monotonic()
-        env = {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake}
+        env = fake_env(fake)
         done = run_python(code=PRELUDE + EXIT + code, **env)
         assert time.monotonic() - start < PATIENCE
         assert "python's exit ran" in done.stdout, done.stdout + done.stderr
@@ -78,7 +78,7 @@ script("slow:1=600000"); torch_pjrt.sync()
 threading.Thread(target=torch_pjrt.wait, daemon=True).start()
 time.sleep(0.1)
 """
-    env = {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake}
+    env = fake_env(fake)
     done = run_python(code=late + PRELUDE + code, **env)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -4,6 +4,7 @@ The fake plugin computes zeros and fails where its script says so (tests/fakeplu
 """
 
 import pytest
+from fake_plugin import fake_env
 
 
 def test_compile_failure_leaves_every_tensor_as_it_was(run_fake):
@@ -220,7 +221,7 @@ ctypes.CDLL(None).setenv(b"TORCH_PJRT_FAKE_SCRIPT", b"", 1)
 ctypes.CDLL(os.environ["FAKE"]).fake_plugin_script(b"")
 print("again", attempt(lambda: (x + 1).tolist()))
 """
-    env = {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake}
+    env = fake_env(fake)
     done = run_python(code=code, TORCH_PJRT_FAKE_SCRIPT="client:1=UNAVAILABLE no such chip", **env)
     assert "no such chip" in done.stdout
     assert "again [0.0, 0.0]" in done.stdout, done.stdout + done.stderr

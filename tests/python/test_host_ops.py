@@ -6,6 +6,7 @@ import threading
 import pytest
 import torch
 from eager import assert_equal, check, check_error
+from fake_plugin import fake_env
 
 import torch_pjrt
 
@@ -351,7 +352,7 @@ with warnings.catch_warnings(record=True) as seen:
 print(s.tolist(), [str(w.message)[:40] for w in seen])
 print(sorted(k for k in torch_pjrt.metrics.counters() if "::" in k))
 """
-    env = {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake}
+    env = fake_env(fake)
     done = run_python(code=code, **env)
     assert "[1.0, 1.0, 1.0] ['torch_pjrt: aten::_linalg_svd has no low']" in done.stdout, (
         done.stderr

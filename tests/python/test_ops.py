@@ -13,7 +13,7 @@ from typing import Any
 import gaps
 import pytest
 import torch
-from eager import TOLERANCE, tensors_in
+from eager import TOLERANCE, mapped, tensors_in
 from torch.testing._internal.common_methods_invocations import op_db
 
 import torch_pjrt
@@ -58,15 +58,13 @@ def on_device(
     device: torch.device = XLA,
 ) -> Any:
     """Arguments for the device; tensors as `tensor` moves them."""
-    if isinstance(x, torch.Tensor):
-        return tensor(x)
-    if isinstance(x, torch.device) or (isinstance(x, str) and x == "cpu"):
-        return device
-    if isinstance(x, dict):
-        return {k: on_device(v, tensor, device) for k, v in x.items()}
-    if isinstance(x, list | tuple) and not isinstance(x, torch.Size):
-        return type(x)(on_device(v, tensor, device) for v in x)
-    return x
+
+    def leaf(v: Any) -> Any:
+        if isinstance(v, torch.Tensor):
+            return tensor(v)
+        return device if isinstance(v, torch.device) or v == "cpu" else v
+
+    return mapped(x, leaf, torch.Tensor | torch.device | str)
 
 
 @dataclass
@@ -80,17 +78,26 @@ class Case:
     error: str = ""
 
 
-def run(op: Any, sample: Any, grad: bool) -> list[torch.Tensor]:
+def weights(t: torch.Tensor) -> torch.Tensor:
+    """A gradient for t whose elements differ."""
+    return torch.linspace(0.5, 1.5, t.numel()).to(t.dtype).view(t.shape).to(t.device)
+
+
+def ends(op: Any, sample: Any) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The results of a call and the operands that have gradients."""
     out = op(sample.input, *sample.args, **sample.kwargs)
+    made = tensors_in(sample.output_process_fn_grad(out))
+    operands = tensors_in([sample.input, sample.args, sample.kwargs])
+    return [t for t in made if t.requires_grad], [t for t in operands if t.requires_grad]
+
+
+def run(op: Any, sample: Any, grad: bool) -> list[torch.Tensor]:
     if not grad:
-        return list(tensors_in(out))
-    made = [t for t in tensors_in(sample.output_process_fn_grad(out)) if t.requires_grad]
-    wanted = [t for t in tensors_in([sample.input, sample.args, sample.kwargs]) if t.requires_grad]
+        return list(tensors_in(op(sample.input, *sample.args, **sample.kwargs)))
+    made, wanted = ends(op, sample)
     if not made or not wanted:
         return []
-    weights = [torch.linspace(0.5, 1.5, t.numel()).to(t.dtype).view(t.shape).to(t.device)
-               for t in made]  # fmt: skip
-    found = torch.autograd.grad(made, wanted, weights, allow_unused=True)
+    found = torch.autograd.grad(made, wanted, [weights(t) for t in made], allow_unused=True)
     return [g for g in found if g is not None]
 
 

@@ -11,7 +11,6 @@ import torch_pjrt
 
 CODE = """
 import threading
-torch.manual_seed(0)
 def start(x=a):
     '''Launches a program that runs until finish().'''
     y = x + b
