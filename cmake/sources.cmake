@@ -4,7 +4,7 @@ set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/b
     src/base/interrupt.cpp src/base/mappings.cpp)
 set(TP_PROBE src/probe/events.cpp src/probe/probe.cpp)
 set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp src/ir/type.cpp)
-set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp)
+set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp src/hlo/lineage.cpp)
 set(TP_SHARD)
 set(TP_OPS
     src/ops/activation.cpp
@@ -13,6 +13,7 @@ set(TP_OPS
     src/ops/axis.cpp
     src/ops/batch_norm.cpp
     src/ops/compare.cpp
+    src/ops/complex_functions.cpp
     src/ops/conv.cpp
     src/ops/conv_shape.cpp
     src/ops/creation.cpp
@@ -65,7 +66,6 @@ set(TP_OPS
     src/ops/view_copy.cpp
     src/ops/view_dtype.cpp
     src/ops/view_plan.cpp
-    src/ops/view_starts.cpp
     src/ops/view_starts.cpp)
 set(TP_LOWER src/lower/lower.cpp)
 set(TP_PJRT
@@ -173,6 +173,7 @@ set(TP_CORE_TESTS
     tests/core/index_ops_test.cpp
     tests/core/ir_test.cpp
     tests/core/key_test.cpp
+    tests/core/lineage_test.cpp
     tests/core/lower_test.cpp
     tests/core/lru_test.cpp
     tests/core/norm_ops_test.cpp

@@ -138,8 +138,22 @@ std::string_view cmp_name(Cmp c) {
 
 // --- statements ----------------------------------------------------------------------------------
 
+// A region may use any value above it: what its statements are made from, its results are.
+void Builder::note_lineage(std::span<const V> out, std::string_view name, std::span<const V> in,
+                           std::string_view attrs, int first_inner) {
+  if (out.empty()) return;
+  std::vector<int>& operands = scratch_;
+  operands.clear();
+  for (const V& v : in) operands.push_back(v.id);
+  if (first_inner >= 0)
+    for (int id = first_inner; id < out[0].id; ++id) operands.push_back(id);
+  Hash128 statement = mix(hash_text(name), hash_text(attrs));
+  for (const V& v : out) lineage_.add(v.id, statement = mix(statement, v.type.hash()), operands);
+}
+
 void Builder::emit(std::span<const V> out, std::string_view name, std::span<const V> in,
-                   std::string_view attrs, std::string_view regions) {
+                   std::string_view attrs, std::string_view regions, int first_inner) {
+  note_lineage(out, name, in, attrs, first_inner);
   std::string& s = body_;
   s.append(static_cast<size_t>(4 + 2 * depth_), ' ');
   append_ids(s, out);
@@ -221,6 +235,7 @@ std::vector<V> Builder::region_op(std::string_view name, std::span<const V> in,
                                   std::span<const std::vector<Type>> region_args,
                                   std::span<const Region> regions) {
   std::string text = " (";
+  int first_inner = next_id_;
   for (size_t i = 0; i < regions.size(); ++i) {
     if (i) text += ", ";
     text += region_text(region_args[i], regions[i]);
@@ -228,7 +243,7 @@ std::vector<V> Builder::region_op(std::string_view name, std::span<const V> in,
   text += ')';
   std::vector<V> v;
   for (Type t : out) v.push_back(fresh(t));
-  emit(v, name, in, attrs, text);
+  emit(v, name, in, attrs, text, first_inner);
   return v;
 }
 

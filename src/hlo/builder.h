@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hlo/lineage.h"
 #include "ir/type.h"
 
 namespace tp::hlo {
@@ -26,6 +27,7 @@ using ir::Type;
 struct V {
   int id = -1;
   Type type;
+  int source = -1;  // another value, whose same elements this one has in another shape or order
   explicit operator bool() const { return id >= 0; }
   DType dtype() const { return type.dtype(); }
   std::span<const int64_t> dims() const { return type.dims(); }
@@ -119,6 +121,7 @@ class Builder {
   V slice_dim(V v, int64_t dim, int64_t start, int64_t limit, int64_t stride = 1);
   V dynamic_slice(V v, std::span<const V> starts, Ints sizes);
   V dynamic_update_slice(V v, V update, std::span<const V> starts);
+  V barrier(V v);                                           // stablehlo.optimization_barrier
   V pad(V v, V value, Ints low, Ints high, Ints interior);  // low/high may be negative
   V concat(std::span<const V> v, int64_t dim);
   V reverse(V v, Ints dims);
@@ -194,13 +197,19 @@ class Builder {
   struct Text;
   bool sums_in_double(const V& v, Ints dims) const;
   std::string precision_config() const;
-  V fresh(Type t) { return V{next_id_++, t}; }
+  V fresh(Type t) { return {.id = next_id_++, .type = t}; }
+  bool reads_itself(const V& base, std::span<const V> makers) const;
+  V reshaped(std::string_view name, V v, Type t, std::string_view attrs = {});
   void emit(std::span<const V> out, std::string_view name, std::span<const V> in,
-            std::string_view attrs, std::string_view regions);
+            std::string_view attrs, std::string_view regions, int first_inner = -1);
+  void note_lineage(std::span<const V> out, std::string_view name, std::span<const V> in,
+                    std::string_view attrs, int first_inner);
   std::string region_text(const std::vector<Type>& args, const Region& body);
 
   std::string body_;
   std::string location_;
+  Lineage lineage_;
+  std::vector<int> scratch_;
   std::vector<V> params_;
   int next_id_ = 0;
   int statements_ = 0;

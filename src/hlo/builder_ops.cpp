@@ -109,19 +109,27 @@ V Builder::convert(V v, DType t) {
   return op("stablehlo.convert", {v}, v.type.with(t));
 }
 
+V Builder::reshaped(std::string_view name, V v, Type t, std::string_view attrs) {
+  V out = op(name, {v}, t, attrs);
+  out.source = v.source < 0 ? v.id : v.source;
+  return out;
+}
+
 V Builder::bitcast(V v, Type t) {
-  return v.type == t ? v : op("stablehlo.bitcast_convert", {v}, t);
+  return v.type == t ? v : reshaped("stablehlo.bitcast_convert", v, t);
 }
 
 V Builder::reshape(V v, Ints dims) {
   if (same(v.dims(), dims)) return v;
-  return op("stablehlo.reshape", {v}, v.type.with(dims));
+  return reshaped("stablehlo.reshape", v, v.type.with(dims));
 }
 
 V Builder::broadcast(V v, Type t, Ints dim_map) {
   if (v.type == t && same(dim_map, iota_list(dim_map.size()))) return v;
-  return op("stablehlo.broadcast_in_dim", {v}, t,
-            cat("broadcast_dimensions = ", i64_array(dim_map)));
+  V out =
+      op("stablehlo.broadcast_in_dim", {v}, t, cat("broadcast_dimensions = ", i64_array(dim_map)));
+  if (t.numel() == v.type.numel()) out.source = v.source < 0 ? v.id : v.source;
+  return out;
 }
 
 V Builder::broadcast_to(V v, Ints dims) {
@@ -136,7 +144,8 @@ V Builder::transpose(V v, Ints perm) {
   if (same(perm, iota_list(perm.size()))) return v;
   IntList dims;
   for (int64_t p : perm) dims.push_back(v.dim(static_cast<size_t>(p)));
-  return op("stablehlo.transpose", {v}, v.type.with(dims), cat("permutation = ", i64_array(perm)));
+  return reshaped("stablehlo.transpose", v, v.type.with(dims),
+                  cat("permutation = ", i64_array(perm)));
 }
 
 V Builder::slice(V v, Ints start, Ints limit, Ints stride) {
@@ -167,10 +176,31 @@ V Builder::dynamic_slice(V v, std::span<const V> starts, Ints sizes) {
             cat("slice_sizes = ", i64_array(sizes)));
 }
 
+V Builder::barrier(V v) { return op("stablehlo.optimization_barrier", {v}, v.type); }
+
+// XLA fuses what makes an update into an update in place, but for a maker that reads the updated
+// operand elsewhere, and it knows the operand by name only. In z = x.reshape(-1); z[1:] = x[0, :-1]
+// it is another shape's name: the update would read what it had written. So there the update is
+// selected. XLA itself reshapes what has dims of 1; a scatter of one window becomes an update.
+bool Builder::reads_itself(const V& base, std::span<const V> makers) const {
+  bool ones = base.rank() > 1 && std::ranges::find(base.dims(), 1) != base.dims().end();
+  if (base.source < 0 && !ones) return false;
+  int source = base.source < 0 ? base.id : base.source;
+  return std::any_of(makers.begin(), makers.end(),
+                     [&](const V& v) { return lineage_.made_from(v.id, source); });
+}
+
 V Builder::dynamic_update_slice(V v, V update, std::span<const V> starts) {
   std::vector<V> in{v, update};
   in.insert(in.end(), starts.begin(), starts.end());
-  return op("stablehlo.dynamic_update_slice", in, v.type);
+  auto updated = [&](V base, V part) {
+    in[0] = base, in[1] = part;
+    return op("stablehlo.dynamic_update_slice", in, base.type);
+  };
+  if (!reads_itself(v, {in.begin() + 1, in.end()})) return updated(v, update);
+  Type pred = v.type.with(DType::kPred);
+  V mask = updated(zeros(pred), ones(pred.with(update.dims())));
+  return select(mask, updated(zeros(v.type), update), v);
 }
 
 V Builder::pad(V v, V value, Ints low, Ints high, Ints interior) {
@@ -347,16 +377,26 @@ V Builder::gather(V operand, V indices, Type out, const GatherConfig& c) {
 }
 
 V Builder::scatter(V operand, V indices, V updates, const ScatterConfig& c, const Region& body) {
-  std::vector<Type> args(2, ir::scalar_type(operand.dtype()));
-  std::array<V, 3> in{operand, indices, updates};
-  return region_op(
-      "stablehlo.scatter", in, {&operand.type, 1},
+  std::string attrs =
       cat("scatter_dimension_numbers = #stablehlo.scatter<update_window_dims = ",
           list(c.update_window_dims), ", inserted_window_dims = ", list(c.inserted_window_dims),
           ", scatter_dims_to_operand_dims = ", list(c.scatter_dims_to_operand),
           ", index_vector_dim = ", c.index_vector_dim, ">, indices_are_sorted = ", c.sorted,
-          ", unique_indices = ", c.unique),
-      {&args, 1}, {&body, 1})[0];
+          ", unique_indices = ", c.unique);
+  auto scattered = [&](V base, V parts, const Region& how) {
+    std::vector<Type> args(2, ir::scalar_type(base.dtype()));
+    std::array<V, 3> in{base, indices, parts};
+    return region_op("stablehlo.scatter", in, {&base.type, 1}, attrs, {&args, 1}, {&how, 1})[0];
+  };
+  auto axis = static_cast<size_t>(c.index_vector_dim);
+  bool one = indices.type.numel() == (axis < indices.dims().size() ? indices.dim(axis) : 1);
+  std::array<V, 2> makers{indices, updates};
+  if (!one || !reads_itself(operand, makers)) return scattered(operand, updates, body);
+  auto put = [](Builder&, std::span<const V> x) -> std::vector<V> { return {x[1]}; };
+  Type pred = operand.type.with(DType::kPred);
+  V mask = scattered(zeros(pred), ones(pred.with(updates.dims())), put);
+  std::array<V, 2> both{operand, scattered(zeros(operand.type), updates, put)};
+  return select(mask, body(*this, both)[0], operand);
 }
 
 std::vector<V> Builder::sort(std::span<const V> v, int64_t dim, bool stable, const Region& less) {

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "ops/complex_functions.h"
 #include "ops/families.h"
 #include "ops/helpers.h"
 
@@ -16,7 +17,6 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 V multiply(Builder& b, V x, V y) { return b.mul(x, y); }
-V divide(Builder& b, V x, V y) { return b.div(x, y); }
 V maximum(Builder& b, V x, V y) { return x.dtype() == DType::kPred ? b.or_(x, y) : b.max(x, y); }
 V minimum(Builder& b, V x, V y) { return x.dtype() == DType::kPred ? b.and_(x, y) : b.min(x, y); }
 
@@ -71,11 +71,6 @@ V remainder(Builder& b, V x, V y) {
 }
 
 V divide_trunc(Builder& b, V x, V y) { return trunc(b, b.div(x, y)); }
-
-V copysign(Builder& b, V x, V y) {
-  V size = b.abs(x);
-  return b.select(sign_bit(b, y), b.neg(size), size);
-}
 
 // Floors the exact quotient, not the rounded one: (x - fmod(x, y)) / y is nearly whole already.
 V divide_floor_float(Builder& b, V x, V y) {
@@ -145,14 +140,12 @@ V power_int(Builder& b, V x, V y) {
 
 // 0 to a complex power, where the logarithm says nothing.
 V power_complex(Builder& b, V x, V y) {
-  V none = b.compare(y, b.zeros(y.type), Cmp::kEq);
-  V grows = b.compare(real_part(b, y), 0, Cmp::kGt);
-  V pole = make_complex(b, b.constant(kInf, grows.type.with(ir::real_dtype(x.dtype()))),
-                        b.constant(kNaN, grows.type.with(ir::real_dtype(x.dtype()))));
-  V of_zero = b.select(grows, b.zeros(x.type), pole);
+  V rises = real_part(b, y), nan = b.constant(kNaN, rises.type);
+  V size = b.select(b.compare(rises, 0, Cmp::kLt), b.constant(kInf, rises.type), nan);
+  V of_zero = b.select(b.compare(rises, 0, Cmp::kGt), b.zeros(x.type), make_complex(b, size, nan));
   V zero = b.compare(x, b.zeros(x.type), Cmp::kEq);
   V p = b.select(zero, of_zero, b.binary("stablehlo.power", x, y));
-  return b.select(none, b.ones(x.type), p);
+  return b.select(b.compare(y, b.zeros(y.type), Cmp::kEq), b.ones(x.type), p);
 }
 
 V power_fixed(Builder& b, V x, int64_t e) {
@@ -186,10 +179,10 @@ V power_of(Builder& b, V x, double e) {
   if (e == 3) return b.mul(b.mul(x, x), x);
   if (whole)
     return x.dtype() != DType::kPred && e > 0 ? power_fixed(b, x, static_cast<int64_t>(e)) : V{};
-  if (e == 0.5) return b.sqrt(x);
-  if (e == -0.5) return b.rsqrt(x);
-  if (e == -1) return b.div(b.ones(x.type), x);
-  if (e == -2) return b.div(b.ones(x.type), b.mul(x, x));
+  if (e == 0.5) return square_root(b, x);
+  if (e == -0.5) return reciprocal_root(b, x);
+  if (e == -1) return divide(b, b.ones(x.type), x);
+  if (e == -2) return divide(b, b.ones(x.type), b.mul(x, x));
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "ops/complex_functions.h"
 #include "ops/families.h"
 #include "ops/helpers.h"
 
@@ -15,7 +16,7 @@ using hlo::Cmp;
 constexpr double kPi = std::numbers::pi;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-V reciprocal(Builder& b, V x) { return b.div(b.ones(x.type), x); }
+V reciprocal(Builder& b, V x) { return divide(b, b.ones(x.type), x); }
 V negate(Builder& b, V x) { return b.neg(x); }
 V absolute(Builder& b, V x) { return x.dtype() == DType::kPred ? x : b.abs(x); }
 V bitwise_not(Builder& b, V x) { return b.not_(x); }
@@ -63,18 +64,20 @@ V frac(Builder& b, V x) { return b.sub(x, trunc(b, x)); }
 
 template <int base>
 V log_base(Builder& b, V x) {
+  if (ir::is_complex(x.dtype())) return complex_scale(b, b.log(x), 1 / std::log(double{base}));
   return b.div(b.log(x), b.constant(std::log(double{base}), x.type));
 }
 
 V exp2(Builder& b, V x) {
-  if (ir::is_complex(x.dtype())) return b.exp(b.mul(x, std::numbers::ln2));
+  if (ir::is_complex(x.dtype())) return b.exp(complex_scale(b, x, std::numbers::ln2));
   return b.binary("stablehlo.power", b.constant(2.0, x.type), x);
 }
 
 V sinc(Builder& b, V x) {
   V y = b.mul(x, kPi);
   V zero = b.compare(x, b.zeros(x.type), Cmp::kEq);
-  return b.select(zero, b.ones(x.type), b.div(b.unary("stablehlo.sine", y), y));
+  V sine = either<call<"stablehlo.sine">, complex_sin>(b, y);
+  return b.select(zero, b.ones(x.type), b.div(sine, y));
 }
 
 V mish(Builder& b, V x) { return b.mul(x, b.tanh(softplus(b, x))); }
@@ -162,15 +165,19 @@ void logit(Lowering& l, std::vector<V>& out) {
   put(l, out, b.log(b.div(x, b.sub(b.ones(x.type), x))));
 }
 
-// psi'(x), below 1/2 by reflection.
+// psi'(x) as eager: below 1/2 by reflection, six steps up, and there the asymptotic series. Its
+// value at a pole is what sin(pi x) leaves there.
 V trigamma(Builder& b, V x) {
-  V low = b.compare(x, 0.5, Cmp::kLt);
-  V up = b.select(low, b.sub(b.ones(x.type), x), x);
-  V y = b.binary("chlo.polygamma", b.ones(x.type), up);
-  y = b.select(b.compare(x, kInf, Cmp::kEq), b.zeros(x.type), y);
-  V s = b.unary("stablehlo.sine", b.mul(b.sub(x, b.floor(x)), kPi));
-  V mirror = b.sub(b.constant(kPi * kPi, x.type), b.mul(b.mul(s, s), y));
-  return b.select(low, b.div(mirror, b.mul(s, s)), y);
+  V low = b.compare(x, 0.5, Cmp::kLt), one = b.ones(x.type);
+  V s = b.unary("stablehlo.sine", b.mul(x, kPi)), up = b.select(low, b.sub(one, x), x);
+  V sum = b.zeros(x.type);
+  for (int i = 0; i < 6; ++i, up = b.add(up, 1.0)) sum = b.add(sum, b.div(one, b.mul(up, up)));
+  V inverse = b.div(one, b.mul(up, up)), tail = b.constant(1.0 / 42, x.type);
+  tail = b.sub(b.constant(1.0 / 30, x.type), b.mul(inverse, tail));
+  tail = b.sub(b.constant(1.0 / 6, x.type), b.mul(inverse, tail));
+  tail = b.add(b.add(b.div(one, b.mul(up, 2.0)), 1.0), b.mul(inverse, tail));
+  sum = b.add(sum, b.div(tail, up));
+  return b.select(low, b.sub(b.div(b.constant(kPi * kPi, x.type), b.mul(s, s)), sum), sum);
 }
 
 void polygamma(Lowering& l, std::vector<V>& out) {
@@ -199,16 +206,6 @@ void frexp(Lowering& l, std::vector<V>& out) {
   V special = b.or_(b.compare(field, mask, Cmp::kEq), is_zero(b, x));
   put(l, out, b.select(special, x, m));
   put(l, out, b.select(special, b.zeros(it), b.sub(field, b.constant_int(bias, it))));
-}
-
-// The root's imaginary part has the sign of the number's, that of a zero too (C99, G.6.4.2), which
-// says on which side of the branch cut a negative number lies; XLA takes it for +0.
-V square_root(Builder& b, V x) {
-  V root = b.sqrt(x);
-  if (!ir::is_complex(x.dtype())) return root;
-  V side = b.abs(imag_part(b, root));
-  side = b.select(sign_bit(b, imag_part(b, x)), b.neg(side), side);
-  return make_complex(b, real_part(b, root), side);
 }
 
 // --- types ---------------------------------------------------------------------------------------
@@ -266,29 +263,29 @@ const Row kRows[] = {
     {"aten::frac", nullptr, unary<frac>},
 
     {"aten::sqrt", nullptr, unary<square_root>},
-    {"aten::rsqrt", nullptr, unary<call<"stablehlo.rsqrt">>},
+    {"aten::rsqrt", nullptr, unary<reciprocal_root>},
     {"aten::exp", nullptr, unary<call<"stablehlo.exponential">>},
     {"aten::exp2", nullptr, unary<exp2>},
-    {"aten::expm1", nullptr, unary<call<"stablehlo.exponential_minus_one">>},
+    {"aten::expm1", nullptr, unary<either<call<"stablehlo.exponential_minus_one">, complex_expm1>>},
     {"aten::log", nullptr, unary<call<"stablehlo.log">>},
-    {"aten::log1p", nullptr, unary<call<"stablehlo.log_plus_one">>},
+    {"aten::log1p", nullptr, unary<either<call<"stablehlo.log_plus_one">, complex_log1p>>},
     {"aten::log2", nullptr, unary<log_base<2>>},
     {"aten::log10", nullptr, unary<log_base<10>>},
     {"aten::logit", type_float, logit, Layout::kIterator},
     {"aten::sigmoid", nullptr, unary<call<"stablehlo.logistic">>},
 
-    {"aten::sin", nullptr, unary<call<"stablehlo.sine">>},
-    {"aten::cos", nullptr, unary<call<"stablehlo.cosine">>},
-    {"aten::tan", nullptr, unary<call<"chlo.tan">>},
-    {"aten::asin", nullptr, unary<call<"chlo.asin">>},
-    {"aten::acos", nullptr, unary<call<"chlo.acos">>},
-    {"aten::atan", nullptr, unary<call<"chlo.atan">>},
-    {"aten::sinh", nullptr, unary<call<"chlo.sinh">>},
-    {"aten::cosh", nullptr, unary<call<"chlo.cosh">>},
-    {"aten::tanh", nullptr, unary<call<"stablehlo.tanh">>},
-    {"aten::asinh", nullptr, unary<call<"chlo.asinh">>},
-    {"aten::acosh", nullptr, unary<call<"chlo.acosh">>},
-    {"aten::atanh", nullptr, unary<call<"chlo.atanh">>},
+    {"aten::sin", nullptr, unary<either<call<"stablehlo.sine">, complex_sin>>},
+    {"aten::cos", nullptr, unary<either<call<"stablehlo.cosine">, complex_cos>>},
+    {"aten::tan", nullptr, unary<either<call<"chlo.tan">, complex_tan>>},
+    {"aten::asin", nullptr, unary<either<call<"chlo.asin">, complex_asin>>},
+    {"aten::acos", nullptr, unary<either<call<"chlo.acos">, complex_acos>>},
+    {"aten::atan", nullptr, unary<either<call<"chlo.atan">, complex_atan>>},
+    {"aten::sinh", nullptr, unary<either<call<"chlo.sinh">, complex_sinh>>},
+    {"aten::cosh", nullptr, unary<either<call<"chlo.cosh">, complex_cosh>>},
+    {"aten::tanh", nullptr, unary<either<call<"stablehlo.tanh">, complex_tanh>>},
+    {"aten::asinh", nullptr, unary<either<call<"chlo.asinh">, complex_asinh>>},
+    {"aten::acosh", nullptr, unary<either<call<"chlo.acosh">, complex_acosh>>},
+    {"aten::atanh", nullptr, unary<either<call<"chlo.atanh">, complex_atanh>>},
     {"aten::sinc", nullptr, unary<sinc>},
 
     {"aten::erf", nullptr, unary<call<"chlo.erf">>},

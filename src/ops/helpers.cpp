@@ -30,6 +30,11 @@ V sign_bit(Builder& b, V x) {
   return b.compare(b.bitcast(x, x.type.with(bits)), 0, Cmp::kLt);
 }
 
+V copysign(Builder& b, V x, V y) {
+  V size = b.abs(x);
+  return b.select(sign_bit(b, y), b.neg(size), size);
+}
+
 V trunc(Builder& b, V x) {
   if (!ir::is_float(x.dtype())) return x;
   return b.select(b.compare(x, 0, Cmp::kLt), b.unary("stablehlo.ceil", x), b.floor(x));

@@ -69,7 +69,8 @@ void with_args(Lowering& l, std::vector<V>& out) {
 
 // --- small pieces --------------------------------------------------------------------------------
 
-V sign_bit(Builder& b, V x);  // pred; ints: x < 0
+V sign_bit(Builder& b, V x);       // pred; ints: x < 0
+V copysign(Builder& b, V x, V y);  // x with y's sign
 V trunc(Builder& b, V x);
 V zeros_like(Builder& b, V x);
 V is_zero(Builder& b, V x);

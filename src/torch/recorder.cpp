@@ -244,11 +244,10 @@ void Call::check_numbers(const Inferred& i) const {
 void Call::scalar(const ArgInfo& a, const at::Scalar& s) {
   if (a.must_fit && !small(s)) large_.push_back(s);
   if (a.unit_default && s.isIntegral(false) && s.toLong() == 1) return attrs_.none(a.symbol);
-  if (!a.as_attr) return attrs_.operand(a.symbol, number(s, true));
-  if (s.isComplex())
-    fail(Code::kNotImplemented,
-         cat(op_.base_name, ": a complex ", a.name, " is not supported yet"));
-  if (s.isFloatingPoint()) return attrs_.real(a.symbol, s.toDouble());
+  if (!a.as_attr || (a.unless_complex && s.isComplex()))
+    return attrs_.operand(a.symbol, number(s, true));
+  // toDouble refuses an imaginary part, in eager's words.
+  if (s.isFloatingPoint() || s.isComplex()) return attrs_.real(a.symbol, s.toDouble());
   if (s.isBoolean()) return attrs_.boolean(a.symbol, s.toBool());
   attrs_.integer(a.symbol, s.toLong());
 }

@@ -64,9 +64,10 @@ struct IndexRule;
 struct ArgInfo {
   ir::Symbol symbol;
   ArgKind kind;
-  bool as_attr = false;       // a Scalar that the row bakes
-  bool as_number = false;     // a float that the row wants as a run-time number
-  bool must_fit = false;      // a Scalar that eager's kernel converts to the result's dtype
+  bool as_attr = false;         // a Scalar that the row bakes,
+  bool unless_complex = false;  // but takes a complex one as an operand
+  bool as_number = false;       // a float that the row wants as a run-time number
+  bool must_fit = false;        // a Scalar that eager's kernel converts to the result's dtype
   bool unit_default = false;  // an integer default of 1 (alpha, beta, value): 1 is recorded as None
   std::string name;
 };

@@ -77,11 +77,15 @@ bool same_args(const c10::FunctionSchema& a, const c10::FunctionSchema& b, size_
 constexpr std::string_view kMustFit =
     "value alpha beta min max min_val max_val threshold negative_slope lambd";
 
+// Baked numbers whose rows take a complex one as an operand.
+constexpr std::string_view kMayBeComplex = "exponent";
+
 ArgInfo arg_info(const c10::Argument& a, const ops::Row& row) {
   ArgInfo i{.symbol = ir::symbol(a.name()), .kind = kind_of(a.real_type()), .name = a.name()};
   if (a.name() == "pin_memory") i.kind = ArgKind::kSkip;
   i.must_fit = i.kind == ArgKind::kScalar && has_word(kMustFit, a.name());
   i.as_attr = has_word(row.baked, a.name());
+  i.unless_complex = i.as_attr && has_word(kMayBeComplex, a.name());
   i.as_number = has_word(row.numbers, a.name());
   const auto& d = a.default_value();
   i.unit_default = i.kind == ArgKind::kScalar && d && d->isInt() && d->toInt() == 1;

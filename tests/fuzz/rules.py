@@ -87,7 +87,10 @@ INDEX = """
 {a}.slice_scatter({a}.narrow({d}, 0, 1), {d}, 1, 2) | {a}.diagonal_scatter(torch.zeros_like({a}.diagonal())) |
 {a}.put(torch.tensor([0, 1], device=dev), torch.ones(2, dtype={a}.dtype, device=dev)) |
 {a}.index_put((torch.tensor({p}, device=dev),), torch.ones((), dtype={a}.dtype, device=dev), accumulate=True) |
-{a}.scatter_reduce({d}, torch.zeros_like({a}, dtype=torch.long), {a}, 'amax')
+{a}.scatter_reduce({d}, torch.zeros_like({a}, dtype=torch.long), {a}, 'amax') |
+{a}.reshape(-1).slice_scatter({a}.reshape(1, -1)[0, :-1] * 2, 0, 1) |
+{a}.reshape({s}).slice_scatter({a}.reshape(-1)[:1].view(1), 0, 1, 2) |
+{a}.reshape(-1, 1).index_copy(0, torch.tensor([1], device=dev), {a}.reshape(1, -1)[:, :1] + {k})
 """
 VIEW = """
 {a}.t() | {a}.mT | {a}.transpose({d}, {e}) | {a}.permute(*range({a}.dim())[::-1]) | {a}.view(-1) |
@@ -112,7 +115,7 @@ WRITE = """
 {a}[0] = {n} | {a}[..., 0] = {k} | {a}[1:] = {b}.clone() | {a}[:, 1] *= 2 | {a} += {b}.clone() |
 {a} *= 2 | {a}[...] = {b}.clone() | {a}.data.add_(1) | {a}.data = {b}.clone() | {a}.set_({b}) |
 {a}.resize_(max({a}.numel() - 1, 0)) | {a}.resize_({a}.numel()) | {a}.requires_grad_() | {a}.detach_() |
-{a}.view(-1).add_(1) | {a}.diagonal().fill_({k}) | {a}.diagonal().mul_(2) | {a}.narrow({d}, {m}, 1).zero_() |
+{a}.view(-1).add_(1) | {a}.view(-1)[1:] = {a}.view(1, -1)[0, :-1] * 2 | {a}.diagonal().fill_({k}) | {a}.diagonal().mul_(2) | {a}.narrow({d}, {m}, 1).zero_() |
 {a}.index_fill_({d}, torch.tensor({p}, device=dev), 2) | {a}[torch.tensor({p}, device=dev)] = {k} |
 {a}.scatter_({d}, torch.zeros_like({a}, dtype=torch.long), 1) | {a}.masked_fill_(torch.ones_like({a}).bool(), {k}) |
 {a}.as_strided((2, 2), (2, 1)).add_(5) | {a}.t().copy_({b}.clone().t()) | {a}.addcmul_({b}.clone(), {b}.clone()) |

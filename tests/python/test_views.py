@@ -784,3 +784,25 @@ def test_random_chains_of_views_and_writes_agree_with_eager(instructions):
     assert our_errors == eager_errors
     assert [layout(t) for t in ours] == [layout(t) for t in eager]
     assert_equal(ours, eager, exact=True)
+
+
+@pytest.mark.parametrize("make", [lambda v: v * 2, lambda v: v.flip(0), torch.clone], ids="mfc")
+@pytest.mark.parametrize("new", [(4, 4), (16,), (2, 4, 2), (16, 1), (1, 16)], ids=str)
+@pytest.mark.parametrize("old", [(2, 8), (4, 4), (16,), (16, 1), (2, 4, 2)], ids=str)
+def test_a_reshaped_copy_written_from_its_source_reads_the_source(old, new, make):
+    """XLA made such an update in place, and read what it had just written."""
+
+    def run(x):
+        copies = []
+        for d, size in enumerate(new):
+            z = (x + 1).reshape(old)
+            source, z = z, z.reshape(new).clone()
+            w = z.narrow(d, size - max(size // 2, 1), max(size // 2, 1))
+            start = min(3, 16 - w.numel())
+            w.copy_(make(source.reshape(-1)[start : start + w.numel()].reshape(w.shape)))
+            last = torch.tensor([size - 1], device=x.device)
+            part = make(source.reshape(-1)[: 16 // size]).reshape(z.select(d, 0).shape)
+            copies += [z, z.index_copy(d, last, part.unsqueeze(d))]
+        return copies
+
+    check(run, torch.arange(16.0))
