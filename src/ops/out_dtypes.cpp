@@ -75,6 +75,9 @@ std::string parts_words(DType want, DType have) {
   return cat("Expected object of scalar type ", scalar(want), " but got scalar type ", scalar(have),
              " for argument 'out'");
 }
+std::string multinomial_words(DType want, DType have) {
+  return cat("multinomial expects ", scalar(want), " tensor out, got: ", scalar(have));
+}
 std::string boolean_words(DType, DType) { return "does not support non-boolean outputs."; }
 
 constexpr Rule kRules[] = {
@@ -85,6 +88,7 @@ constexpr Rule kRules[] = {
     {"mode median.dim nanmedian.dim", values_words},
     {"kthvalue", same_type_words},
     {"histc", histogram_words},
+    {"multinomial", multinomial_words},
     {"heaviside", heaviside_words},
     {"searchsorted.Tensor searchsorted.Scalar bucketize.Tensor bucketize.Scalar", places_words},
     {"isposinf isneginf signbit", boolean_words},

@@ -323,6 +323,8 @@ void dropout_backward_lower(Lowering& l, std::vector<V>& out) {
 }
 
 void rrelu_type(const Args& a, std::vector<Type>& out) {
+  if (a.type("self").dtype() == DType::kF16 && a.b_or("training", false))
+    fail(Code::kNotImplemented, "\"rrelu_with_noise_out_cpu\" not implemented for 'Half'");
   out.push_back(a.type("self"));
   out.push_back(a.type("noise"));
 }

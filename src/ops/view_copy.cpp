@@ -216,6 +216,13 @@ ViewSpec narrow_view(const Args& a, Type t) {
   narrow(s, d, start, length);
   return s;
 }
+// Its kernel asks before it wraps the dim, in words of its own.
+ViewSpec narrow_copy_view(const Args& a, Type t) {
+  if (t.rank() > 0 && a.i("dim") >= t.rank())
+    fail(Code::kRuntime,
+         "Expected dim < static_cast<int64_t>(self_sizes.size()) to be true, but got false.");
+  return narrow_view(a, t);
+}
 ViewSpec unfold_view(const Args& a, Type t) {
   ViewSpec s = whole(t);
   int64_t d = a.dim("dimension", t.rank()), size = a.i("size"), step = a.i("step");
@@ -400,7 +407,9 @@ std::vector<ViewSpec> split_sizes_views(const Args& a, Type t) {
   return sections_of(t, d, lengths);
 }
 std::vector<ViewSpec> unbind_views(const Args& a, Type t) {
-  if (t.rank() == 0) fail(Code::kRuntime, "Dimension specified as 0 but tensor has no dimensions");
+  if (t.rank() == 0)
+    fail(Code::kIndex,
+         cat("Dimension specified as ", a.i_or("dim", 0), " but tensor has no dimensions"));
   auto d = static_cast<size_t>(a.has("dim") ? a.dim("dim", t.rank()) : 0);
   auto views = sections_of(t, d, IntList(static_cast<size_t>(t.dim(d)), 1));
   for (ViewSpec& s : views) drop(s, d);
@@ -493,7 +502,7 @@ Family view_copy_rows() {
       copy_row<squeeze_dims_view>("aten::squeeze_copy.dims"),
       copy_row<unsqueeze_view>("aten::unsqueeze_copy"),
       copy_row<slice_view>("aten::slice_copy.Tensor", "start end"),
-      copy_row<narrow_view>("aten::narrow_copy", "start"),
+      copy_row<narrow_copy_view>("aten::narrow_copy", "start"),
       copy_row<unfold_view>("aten::unfold_copy"),
       copy_row<diagonal_view>("aten::diagonal_copy", "offset"),
       copy_row<real_view>("aten::view_as_real_copy"),

@@ -179,6 +179,12 @@ BAD = {
     "cumsum into bools": (lambda x: x.cumsum(0, dtype=torch.bool), f(3)),
     "geometric_ of bools": (lambda x: x.geometric_(0.5), b(3)),
     "trace of bools, not a matrix": (lambda x: x.trace(), b(2, 3, 4)),
+    "index_reduce of bools": (lambda x, y: x.index_reduce(0, y, x, "amax"), b(3), i(3) - 1),
+    "index_reduce of complex": (lambda x, y: x.index_reduce(0, y, x, "prod"), c(3), i(3) - 1),
+    "rrelu of halves in training": (lambda x: F.rrelu(x, training=True), f(3).half()),
+    "multinomial into doubles": (
+        lambda x, o: torch.multinomial(x, 2, out=o), f(3).abs(), f(2).double()),
+    "unbind_copy of a number": (lambda x: torch.unbind_copy(x), f()),
     # nothing to choose from
     "kthvalue of nothing": (lambda x: x.kthvalue(1), f(0)),
     "kthvalue of rows of nothing": (lambda x: x.kthvalue(1, 1), f(3, 0)),
@@ -209,6 +215,14 @@ BAD = {
     "int requires grad": (lambda x: x.requires_grad_(), i(2)),
     "grad of other shape": (lambda x, y: setattr(x, "grad", y), f(2), f(3)),
 }  # fmt: skip
+
+
+def test_narrow_copy_past_the_last_dim_is_a_runtime_error_as_in_eager():
+    for x in (f(3), f(3).to("xla")):
+        with pytest.raises(RuntimeError, match="Expected dim <"):
+            torch.narrow_copy(x, 1, 0, 1)
+        with pytest.raises(IndexError):
+            torch.narrow_copy(x, -2, 0, 1)
 
 
 @pytest.mark.parametrize("name", BAD)
