@@ -1,5 +1,7 @@
 #include "exec/fill.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -29,6 +31,19 @@ uint16_t f16_bits(float f) {
   uint16_t u;
   std::memcpy(&u, &h, 2);
   return u;
+}
+
+// A byte float of `mantissa` bits; beyond `largest` (a code) it is `above`.
+uint8_t f8_bits(double v, int mantissa, int bias, int largest, int above) {
+  int sign = std::signbit(v) ? 0x80 : 0;
+  if (std::isnan(v)) return static_cast<uint8_t>(sign | 0x7f);
+  double size = std::abs(v);
+  if (size >= 1e6) return static_cast<uint8_t>(sign | above);
+  int least = 1 - bias, e = size == 0 ? least : std::max(std::ilogb(size), least);
+  // Whole steps, to even; a carry moves into the exponent. Below 2^least there is no hidden bit.
+  auto steps = static_cast<int>(std::nearbyint(std::ldexp(size, mantissa - e)));
+  int code = ((e - least) << mantissa) + steps;
+  return static_cast<uint8_t>(sign | (code > largest ? above : code));
 }
 
 // The bytes of one element.
@@ -66,13 +81,14 @@ void encode(const ir::Scalar& s, DType t, unsigned char* to) {
     case DType::kC128:
       put(to, r);
       return put(to + 8, s.im);
-    case DType::kF8E4M3FN:
+    case DType::kF8E4M3FN:  // saturates, as in eager
+      return put(to, f8_bits(static_cast<float>(r), 3, 7, 0x7e, 0x7e));
     case DType::kF8E5M2:
+      return put(to, f8_bits(static_cast<float>(r), 2, 15, 0x7b, 0x7c));
     case DType::kCount:
       break;
   }
-  fail(Code::kNotImplemented, "fill: float8 tensors are not supported yet",
-       "fill a float32 tensor and convert it");
+  fail(Code::kInternal, "fill: no such dtype");
 }
 
 void repeat(unsigned char* bytes, size_t element, size_t total) {

@@ -248,3 +248,14 @@ def test_resize_of_a_view_by_dtype_grows_the_memory(first, dtype, size):
         return y.clone(), x
 
     check(program, first)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
+def test_float8_constants_have_eagers_bits_and_outlive_a_sync(dtype):
+    special = [0.0, -0.0, float("nan"), 448, 240, 0.9375, 2**-9, 2**-10, 2**-10 * 1.01, 2**-16]
+    special += [2**-17, 2**-17 * 1.01, 1.0625, 1.1875, torch.finfo(dtype).max, -17.0]
+    for v in [*special, *torch.randn(40, dtype=torch.float64).exp().tolist()]:
+        want = torch.full((2,), v, dtype=dtype).view(torch.uint8)
+        ours = torch.full((2,), v, dtype=dtype, device="xla")
+        torch_pjrt.sync()
+        assert torch.equal(ours.cpu().view(torch.uint8), want), v
