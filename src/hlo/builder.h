@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "hlo/lineage.h"
@@ -27,7 +28,8 @@ using ir::Type;
 struct V {
   int id = -1;
   Type type;
-  int source = -1;  // another value, whose same elements this one has in another shape or order
+  int source = -1;    // another value, whose same elements this one has in another shape or order
+  bool kept = false;  // the plugin updates it as it is: an input, or what was updated before
   explicit operator bool() const { return id >= 0; }
   DType dtype() const { return type.dtype(); }
   std::span<const int64_t> dims() const { return type.dims(); }
@@ -198,6 +200,8 @@ class Builder {
   bool sums_in_double(const V& v, Ints dims) const;
   std::string precision_config() const;
   V fresh(Type t) { return {.id = next_id_++, .type = t}; }
+  V fresh_input(Type t) { return {.id = next_id_++, .type = t, .kept = true}; }
+  static V kept(V v);
   bool reads_itself(const V& base, std::span<const V> makers) const;
   V reshaped(std::string_view name, V v, Type t, std::string_view attrs = {});
   void emit(std::span<const V> out, std::string_view name, std::span<const V> in,
@@ -209,6 +213,7 @@ class Builder {
   std::string body_;
   std::string location_;
   Lineage lineage_;
+  std::unordered_map<int, V> bits_;  // what was bitcast, to what it was
   std::vector<int> scratch_;
   std::vector<V> params_;
   int next_id_ = 0;

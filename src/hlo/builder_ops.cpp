@@ -115,13 +115,29 @@ V Builder::reshaped(std::string_view name, V v, Type t, std::string_view attrs) 
   return out;
 }
 
+// XLA makes one bitcast of two, whatever their widths, and shapes then no longer fit. So what was
+// bitcast before (and only reshaped since) is bitcast from where it started; and for what XLA alone
+// finds to be a bitcast's result (a concat of its slices), widening takes and gives other shapes
+// than narrowing: [n, k] -> [n] and [1, n] -> [1, n, k], so that a reshape stands between any two.
 V Builder::bitcast(V v, Type t) {
-  return v.type == t ? v : reshaped("stablehlo.bitcast_convert", v, t);
+  if (v.type == t) return v;
+  if (auto start = bits_.find(v.id); start != bits_.end()) v = start->second;
+  int64_t from = ir::dtype_size(v.dtype()), to = ir::dtype_size(t.dtype()), n = v.type.numel();
+  if (v.dtype() == t.dtype()) return reshape(v, t.dims());
+  IntList in(t.dims().begin(), t.dims().end()), out = in;
+  if (from < to) in = {n * from / to, to / from}, out = {n * from / to};
+  if (from > to) in = {1, n}, out = {1, n, from / to};
+  Type type = ir::make_type(t.dtype(), out);
+  V bits = reshaped("stablehlo.bitcast_convert", reshape(v, in), type);
+  bits_.emplace(bits.id, v);
+  return reshape(bits, t.dims());
 }
 
 V Builder::reshape(V v, Ints dims) {
   if (same(v.dims(), dims)) return v;
-  return reshaped("stablehlo.reshape", v, v.type.with(dims));
+  V out = reshaped("stablehlo.reshape", v, v.type.with(dims));
+  if (auto start = bits_.find(v.id); start != bits_.end()) bits_.emplace(out.id, start->second);
+  return out;
 }
 
 V Builder::broadcast(V v, Type t, Ints dim_map) {
@@ -181,13 +197,19 @@ V Builder::barrier(V v) { return op("stablehlo.optimization_barrier", {v}, v.typ
 // XLA fuses what makes an update into an update in place, but for a maker that reads the updated
 // operand elsewhere, and it knows the operand by name only. In z = x.reshape(-1); z[1:] = x[0, :-1]
 // it is another shape's name: the update would read what it had written. So there the update is
-// selected. XLA itself reshapes what has dims of 1; a scatter of one window becomes an update.
+// selected. XLA itself reshapes what has dims of 1, and what it computes (a gather's result, sums
+// of reshaped terms); a scatter of one window becomes an update.
 bool Builder::reads_itself(const V& base, std::span<const V> makers) const {
   bool ones = base.rank() > 1 && std::ranges::find(base.dims(), 1) != base.dims().end();
-  if (base.source < 0 && !ones) return false;
+  if (base.kept && !ones) return false;
   int source = base.source < 0 ? base.id : base.source;
   return std::any_of(makers.begin(), makers.end(),
                      [&](const V& v) { return lineage_.made_from(v.id, source); });
+}
+
+V Builder::kept(V v) {
+  v.kept = true;
+  return v;
 }
 
 V Builder::dynamic_update_slice(V v, V update, std::span<const V> starts) {
@@ -197,10 +219,10 @@ V Builder::dynamic_update_slice(V v, V update, std::span<const V> starts) {
     in[0] = base, in[1] = part;
     return op("stablehlo.dynamic_update_slice", in, base.type);
   };
-  if (!reads_itself(v, {in.begin() + 1, in.end()})) return updated(v, update);
+  if (!reads_itself(v, {in.begin() + 1, in.end()})) return kept(updated(v, update));
   Type pred = v.type.with(DType::kPred);
   V mask = updated(zeros(pred), ones(pred.with(update.dims())));
-  return select(mask, updated(zeros(v.type), update), v);
+  return kept(select(mask, updated(zeros(v.type), update), v));
 }
 
 V Builder::pad(V v, V value, Ints low, Ints high, Ints interior) {
@@ -396,7 +418,7 @@ V Builder::scatter(V operand, V indices, V updates, const ScatterConfig& c, cons
   Type pred = operand.type.with(DType::kPred);
   V mask = scattered(zeros(pred), ones(pred.with(updates.dims())), put);
   std::array<V, 2> both{operand, scattered(zeros(operand.type), updates, put)};
-  return select(mask, body(*this, both)[0], operand);
+  return kept(select(mask, body(*this, both)[0], operand));
 }
 
 std::vector<V> Builder::sort(std::span<const V> v, int64_t dim, bool stable, const Region& less) {

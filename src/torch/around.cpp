@@ -90,6 +90,13 @@ void traced_convolution(Stack& s, size_t args, Record record) {
   give(s, args, std::move(out));
 }
 
+// Whole numbers are never infinite, and eager's zeros have exactly their strides.
+void isinf_of_whole(Stack& s, size_t args, Record record) {
+  at::Tensor self = s[s.size() - args].toTensor();
+  if (!c10::isIntegralType(self.scalar_type(), /*includeBool=*/true)) return record();
+  give(s, args, at::zeros_like(self, self.options().dtype(at::kBool), at::MemoryFormat::Preserve));
+}
+
 struct Entry {
   std::string_view overloads;
   Around around;
@@ -100,6 +107,7 @@ constexpr Entry kEntries[] = {
     {"aten::diagonal_scatter", scatter_window<diagonal_view>},
     {"aten::addbmm_", resizing_addbmm},
     {"aten::convolution", traced_convolution},
+    {"aten::isinf", isinf_of_whole},
     {"aten::masked_fill_.Scalar aten::masked_fill_.Tensor", fill_expanded<true>},
     {"aten::index_fill_.int_Scalar aten::index_fill_.int_Tensor", fill_expanded<false>},
 };

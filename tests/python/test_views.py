@@ -786,23 +786,56 @@ def test_random_chains_of_views_and_writes_agree_with_eager(instructions):
     assert_equal(ours, eager, exact=True)
 
 
+MADE = {
+    "sum": lambda x: x + 1,
+    "gather": lambda x: x.take(torch.arange(16, device=x.device)),
+    "product": lambda x: x.view(4, 4) @ torch.eye(4, device=x.device),
+    "reduction": lambda x: torch.stack([x, x]).sum(0),
+    "cat": lambda x: torch.cat([x[8:], x[:8]]),
+    "window": lambda x: torch.cat([x, x])[8:24],
+    "sort": lambda x: x.flip(0).sort()[0],
+    "scan": lambda x: x.cumsum(0),
+    "scatter": lambda x: x.index_add(0, torch.tensor([3], device=x.device), x[:1] + 1),
+    "transposed": lambda x: x.view(2, 8).mT.contiguous(),
+}
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE.keys())
 @pytest.mark.parametrize("make", [lambda v: v * 2, lambda v: v.flip(0), torch.clone], ids="mfc")
-@pytest.mark.parametrize("new", [(4, 4), (16,), (2, 4, 2), (16, 1), (1, 16)], ids=str)
-@pytest.mark.parametrize("old", [(2, 8), (4, 4), (16,), (16, 1), (2, 4, 2)], ids=str)
-def test_a_reshaped_copy_written_from_its_source_reads_the_source(old, new, make):
+@pytest.mark.parametrize(("old", "new"), [
+    ((2, 8), (4, 4)), ((4, 4), (16,)), ((16,), (16,)), ((16, 1), (2, 4, 2)), ((2, 4, 2), (16, 1)),
+    ((16,), (1, 16)), ((4, 4), (4, 4)),
+], ids=str)  # fmt: skip
+def test_a_reshaped_copy_written_from_its_source_reads_the_source(old, new, make, made):
     """XLA made such an update in place, and read what it had just written."""
 
     def run(x):
         copies = []
         for d, size in enumerate(new):
-            z = (x + 1).reshape(old)
-            source, z = z, z.reshape(new).clone()
+            source = made(x).reshape(old)
+            z = source.reshape(new).clone()
             w = z.narrow(d, size - max(size // 2, 1), max(size // 2, 1))
             start = min(3, 16 - w.numel())
-            w.copy_(make(source.reshape(-1)[start : start + w.numel()].reshape(w.shape)))
+            w.copy_(make(source.reshape(1, 16)[0, start : start + w.numel()].reshape(w.shape)))
             last = torch.tensor([size - 1], device=x.device)
-            part = make(source.reshape(-1)[: 16 // size]).reshape(z.select(d, 0).shape)
+            part = make(source.reshape(16, 1)[: 16 // size]).reshape(z.select(d, 0).shape)
             copies += [z, z.index_copy(d, last, part.unsqueeze(d))]
         return copies
 
     check(run, torch.arange(16.0))
+
+
+@pytest.mark.parametrize("seen", [torch.uint8, torch.int16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("written", [torch.int8, torch.int16, torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.int16, torch.float32, torch.int64, torch.complex64],
+                         ids=str)  # fmt: skip
+def test_memory_written_as_one_dtype_is_read_as_another(dtype, written, seen):
+    """XLA merges a bitcast of a bitcast, whatever their widths, and then refuses their shapes."""
+
+    def run(x):
+        x = x.clone()
+        x.view(written).fill_(1)
+        x[:1].view(written)[..., :1] = 0
+        return [x.view(seen), x.view(seen).flatten()[:2].clone(), x]
+
+    check(run, torch.arange(16).view(2, 8).to(dtype))
