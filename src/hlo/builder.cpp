@@ -206,7 +206,7 @@ std::vector<V> Builder::ops(std::string_view name, std::span<const V> in, std::s
 
 std::string Builder::region_text(const std::vector<Type>& args, const Region& body) {
   std::vector<V> in;
-  for (Type t : args) in.push_back(fresh_input(t));
+  for (Type t : args) in.push_back(kept(fresh(t)));
   std::string outer = std::move(body_);
   body_.clear();
   ++depth_;
@@ -250,7 +250,7 @@ std::vector<V> Builder::region_op(std::string_view name, std::span<const V> in,
 // --- leaves --------------------------------------------------------------------------------------
 
 V Builder::parameter(Type t) {
-  params_.push_back(fresh_input(t));
+  params_.push_back(kept(fresh(t)));
   return params_.back();
 }
 

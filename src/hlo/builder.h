@@ -31,6 +31,7 @@ struct V {
   int source = -1;    // another value, whose same elements this one has in another shape or order
   bool kept = false;  // the plugin updates it as it is: an input, or what was updated before
   explicit operator bool() const { return id >= 0; }
+  int origin() const { return source < 0 ? id : source; }
   DType dtype() const { return type.dtype(); }
   std::span<const int64_t> dims() const { return type.dims(); }
   int64_t dim(size_t i) const { return type.dim(i); }
@@ -123,7 +124,6 @@ class Builder {
   V slice_dim(V v, int64_t dim, int64_t start, int64_t limit, int64_t stride = 1);
   V dynamic_slice(V v, std::span<const V> starts, Ints sizes);
   V dynamic_update_slice(V v, V update, std::span<const V> starts);
-  V barrier(V v);                                           // stablehlo.optimization_barrier
   V pad(V v, V value, Ints low, Ints high, Ints interior);  // low/high may be negative
   V concat(std::span<const V> v, int64_t dim);
   V reverse(V v, Ints dims);
@@ -200,9 +200,9 @@ class Builder {
   bool sums_in_double(const V& v, Ints dims) const;
   std::string precision_config() const;
   V fresh(Type t) { return {.id = next_id_++, .type = t}; }
-  V fresh_input(Type t) { return {.id = next_id_++, .type = t, .kept = true}; }
   static V kept(V v);
   bool reads_itself(const V& base, std::span<const V> makers) const;
+  V selected(V base, V update, const std::function<V(V base, V part)>& put, const Region& combine);
   V reshaped(std::string_view name, V v, Type t, std::string_view attrs = {});
   void emit(std::span<const V> out, std::string_view name, std::span<const V> in,
             std::string_view attrs, std::string_view regions, int first_inner = -1);

@@ -10,6 +10,8 @@
 namespace tp::hlo {
 namespace {
 
+std::vector<V> second_of_two(Builder&, std::span<const V> x) { return {x[1]}; }
+
 IntList iota_list(size_t n) {
   IntList v(n);
   for (size_t i = 0; i < n; ++i) v[i] = static_cast<int64_t>(i);
@@ -111,7 +113,7 @@ V Builder::convert(V v, DType t) {
 
 V Builder::reshaped(std::string_view name, V v, Type t, std::string_view attrs) {
   V out = op(name, {v}, t, attrs);
-  out.source = v.source < 0 ? v.id : v.source;
+  out.source = v.origin();
   return out;
 }
 
@@ -142,10 +144,9 @@ V Builder::reshape(V v, Ints dims) {
 
 V Builder::broadcast(V v, Type t, Ints dim_map) {
   if (v.type == t && same(dim_map, iota_list(dim_map.size()))) return v;
-  V out =
-      op("stablehlo.broadcast_in_dim", {v}, t, cat("broadcast_dimensions = ", i64_array(dim_map)));
-  if (t.numel() == v.type.numel()) out.source = v.source < 0 ? v.id : v.source;
-  return out;
+  std::string attrs = cat("broadcast_dimensions = ", i64_array(dim_map));
+  return t.numel() == v.type.numel() ? reshaped("stablehlo.broadcast_in_dim", v, t, attrs)
+                                     : op("stablehlo.broadcast_in_dim", {v}, t, attrs);
 }
 
 V Builder::broadcast_to(V v, Ints dims) {
@@ -192,8 +193,6 @@ V Builder::dynamic_slice(V v, std::span<const V> starts, Ints sizes) {
             cat("slice_sizes = ", i64_array(sizes)));
 }
 
-V Builder::barrier(V v) { return op("stablehlo.optimization_barrier", {v}, v.type); }
-
 // XLA fuses what makes an update into an update in place, but for a maker that reads the updated
 // operand elsewhere, and it knows the operand by name only. In z = x.reshape(-1); z[1:] = x[0, :-1]
 // it is another shape's name: the update would read what it had written. So there the update is
@@ -202,14 +201,22 @@ V Builder::barrier(V v) { return op("stablehlo.optimization_barrier", {v}, v.typ
 bool Builder::reads_itself(const V& base, std::span<const V> makers) const {
   bool ones = base.rank() > 1 && std::ranges::find(base.dims(), 1) != base.dims().end();
   if (base.kept && !ones) return false;
-  int source = base.source < 0 ? base.id : base.source;
   return std::any_of(makers.begin(), makers.end(),
-                     [&](const V& v) { return lineage_.made_from(v.id, source); });
+                     [&](const V& v) { return lineage_.made_from(v.id, base.origin()); });
 }
 
 V Builder::kept(V v) {
   v.kept = true;
   return v;
+}
+
+// What `put` and `combine` would make of base in place, made apart.
+V Builder::selected(V base, V update, const std::function<V(V base, V part)>& put,
+                    const Region& combine) {
+  Type pred = base.type.with(DType::kPred);
+  V mask = put(zeros(pred), ones(pred.with(update.dims())));
+  std::array<V, 2> both{base, put(zeros(base.type), update)};
+  return kept(select(mask, combine(*this, both)[0], base));
 }
 
 V Builder::dynamic_update_slice(V v, V update, std::span<const V> starts) {
@@ -219,10 +226,9 @@ V Builder::dynamic_update_slice(V v, V update, std::span<const V> starts) {
     in[0] = base, in[1] = part;
     return op("stablehlo.dynamic_update_slice", in, base.type);
   };
-  if (!reads_itself(v, {in.begin() + 1, in.end()})) return kept(updated(v, update));
-  Type pred = v.type.with(DType::kPred);
-  V mask = updated(zeros(pred), ones(pred.with(update.dims())));
-  return kept(select(mask, updated(zeros(v.type), update), v));
+  if (reads_itself(v, {in.begin() + 1, in.end()}))
+    return selected(v, update, updated, second_of_two);
+  return kept(updated(v, update));
 }
 
 V Builder::pad(V v, V value, Ints low, Ints high, Ints interior) {
@@ -414,11 +420,8 @@ V Builder::scatter(V operand, V indices, V updates, const ScatterConfig& c, cons
   bool one = indices.type.numel() == (axis < indices.dims().size() ? indices.dim(axis) : 1);
   std::array<V, 2> makers{indices, updates};
   if (!one || !reads_itself(operand, makers)) return scattered(operand, updates, body);
-  auto put = [](Builder&, std::span<const V> x) -> std::vector<V> { return {x[1]}; };
-  Type pred = operand.type.with(DType::kPred);
-  V mask = scattered(zeros(pred), ones(pred.with(updates.dims())), put);
-  std::array<V, 2> both{operand, scattered(zeros(operand.type), updates, put)};
-  return kept(select(mask, body(*this, both)[0], operand));
+  auto put = [&](V base, V part) { return scattered(base, part, second_of_two); };
+  return selected(operand, updates, put, body);
 }
 
 std::vector<V> Builder::sort(std::span<const V> v, int64_t dim, bool stable, const Region& less) {

@@ -35,11 +35,9 @@ V either(Builder& b, V x) {
 inline V divide(Builder& b, V x, V y) {
   return ir::is_complex(x.dtype()) ? complex_divide(b, x, y) : b.div(x, y);
 }
-inline V square_root(Builder& b, V x) {
-  return ir::is_complex(x.dtype()) ? complex_sqrt(b, x) : b.sqrt(x);
-}
+inline V square_root(Builder& b, V x) { return either<call<"stablehlo.sqrt">, complex_sqrt>(b, x); }
 inline V reciprocal_root(Builder& b, V x) {
-  return ir::is_complex(x.dtype()) ? complex_rsqrt(b, x) : b.rsqrt(x);
+  return either<call<"stablehlo.rsqrt">, complex_rsqrt>(b, x);
 }
 
 }  // namespace tp::ops

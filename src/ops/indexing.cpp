@@ -162,6 +162,9 @@ V combined(Builder& b, Red how, V x, V y) {
   }
 }
 
+// Keeps a pass from being computed again inside each of its users.
+V settled(Builder& b, V v) { return b.op("stablehlo.optimization_barrier", {v}, v.type); }
+
 V running_window(Builder& b, V v, int64_t dim, Red how) {
   IntList one(v.dims().size(), 1), none(v.dims().size(), 0);
   int64_t n = v.dim(static_cast<size_t>(dim));
@@ -179,8 +182,7 @@ V running(Builder& b, V v, int64_t dim, Red how) {
   V init = identity_of(b, how, v.dtype());
   V whole = b.pad(v, init, none, with_axis(none, dim, blocks * kBlock - n), none);
   split.insert(split.begin() + dim + 1, kBlock);
-  // Barriers keep a pass from being computed again inside each of its users.
-  V inner = b.barrier(running_window(b, b.reshape(whole, split), dim + 1, how));
+  V inner = settled(b, running_window(b, b.reshape(whole, split), dim + 1, how));
   V ends =
       b.reshape(b.slice_dim(inner, dim + 1, kBlock - 1, kBlock), with_axis(v.dims(), dim, blocks));
   ends = running(b, ends, dim, how);
@@ -196,7 +198,7 @@ V running(Builder& b, V v, int64_t dim, const ScanStep& step) {
   for (int64_t shift = 1; shift < n; shift *= 2) {
     V later = step(b, b.slice_dim(v, dim, 0, n - shift), b.slice_dim(v, dim, shift, n));
     V parts[] = {b.slice_dim(v, dim, 0, shift), later};
-    v = b.barrier(b.concat(parts, dim));
+    v = settled(b, b.concat(parts, dim));
   }
   return v;
 }
