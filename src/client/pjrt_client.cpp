@@ -166,6 +166,7 @@ std::vector<DataPtr> PjrtClient::execute(const Executable& program,
   PJRT_Buffer* const* argument_list = buffers.data();
   PJRT_Buffer** output_list = outputs.data();
   p.program().execute({&argument_list, 1}, buffers.size(), {&output_list, 1}, keep);
+  // The program runs: until its outputs are owned nothing may throw.
   for (size_t i = 0; i < donated.size(); ++i)
     if (donated[i]) ours(*arguments[i]).given_away();
   return wrap(p, outputs, device);

@@ -34,8 +34,11 @@ PjrtData::~PjrtData() {
   if (!donated_.load(std::memory_order_relaxed)) ledger_->remove(type().bytes());
 }
 
-void PjrtData::given_away() const {
-  if (buffer_.is_deleted() && !donated_.exchange(true)) ledger_->donate(type().bytes());
+void PjrtData::given_away() const noexcept {
+  try {
+    if (buffer_.is_deleted() && !donated_.exchange(true)) ledger_->donate(type().bytes());
+  } catch (const Error&) {  // the plugin cannot say: only the count misses it
+  }
 }
 
 std::shared_ptr<const Completion> PjrtData::completion() const {

@@ -21,8 +21,8 @@ class PjrtData final : public Data {
   bool ready() const override;
   bool deleted() const override { return buffer_.is_deleted(); }
   // Called once a program that was given the buffer has been started: books it as donated where the
-  // program took it.
-  void given_away() const;
+  // program took it. The program runs by then, so nothing here may fail.
+  void given_away() const noexcept;
   void await() const override;
   bool computed() const override;
   const void* host_pointer() const override;

@@ -358,7 +358,7 @@ std::vector<DataPtr> Executor::arguments(const Planned& planned, SyncResult& res
     else if (use.node->role() == ir::Role::kData)
       args[use.index] = std::static_pointer_cast<client::Data>(use.node->payload());
     else
-      args[use.index] = result.uploads[use.node] = upload_fill(*use.node, device);
+      args[use.index] = upload_once(*use.node, device, result.uploads);
   }
   if (!numbers.integers.empty())
     args.push_back(upload_numbers(std::move(numbers.integers), device));
@@ -396,7 +396,7 @@ std::vector<DataPtr> Executor::start(SyncRequest& request, Planned& planned,
     probe::Section section("torch_pjrt::execute");
     outputs = client::client().execute(*program->executable, args, donated, request.device);
   } catch (const Error& e) {
-    rethrow_failure(e, planned.graph.roots, request.roots);
+    rethrow_failure(launch_error(e, args), planned.graph.roots, request.roots);
   }
   try {
     outputs.back()->on_ready(
@@ -421,6 +421,7 @@ SyncResult Executor::sync(SyncRequest request) {
   SyncResult result;
   Planned planned;
   ProgramPtr program = program_for(request, planned);
+  upload_roots(request.roots, request.device, result.uploads);
   std::vector<DataPtr> outputs;
   if (program) {
     std::atomic<int64_t>& runs = explainer_.runs_of(planned.key.total);
@@ -446,9 +447,7 @@ SyncResult Executor::sync(SyncRequest request) {
     } else if (n.role() == ir::Role::kData) {
       result.outputs.push_back(std::static_pointer_cast<client::Data>(n.payload()));
     } else {
-      DataPtr& up = result.uploads[&n];
-      if (!up) up = upload_fill(n, request.device);
-      result.outputs.push_back(up);
+      result.outputs.push_back(result.uploads.at(&n));
     }
   }
   return result;

@@ -20,6 +20,7 @@
 #include "exec/disk_cache.h"
 #include "exec/donation.h"
 #include "exec/explain.h"
+#include "exec/fill.h"
 #include "exec/launches.h"
 #include "exec/numbers.h"
 #include "exec/one_ops.h"
@@ -51,8 +52,8 @@ struct SyncRequest {
 };
 
 struct SyncResult {
-  std::vector<client::DataPtr> outputs;                          // one a root
-  std::unordered_map<const ir::Node*, client::DataPtr> uploads;  // fills that went up as parameters
+  std::vector<client::DataPtr> outputs;  // one a root
+  Uploads uploads;                       // fills that went up, as parameters or as results
 };
 
 // A host op of the program raised while it was launched. The roots (of the request) that depend on

@@ -116,6 +116,17 @@ client::DataPtr upload_fill(const ir::Node& n, int device) {
   return client::client().transfer_to_device({bytes, type, owner}, device);
 }
 
+const client::DataPtr& upload_once(const ir::Node& n, int device, Uploads& done) {
+  client::DataPtr& up = done[&n];
+  if (!up) up = upload_fill(n, device);
+  return up;
+}
+
+void upload_roots(std::span<const ir::Value> roots, int device, Uploads& done) {
+  for (const ir::Value& r : roots)
+    if (r.node->role() == ir::Role::kFill) upload_once(*r.node, device, done);
+}
+
 bool Numbers64::put(const ir::Scalar& s, ir::Feed feed, uint32_t index) {
   // Bits, not values: nan is itself, and -0.0 is not 0.0.
   auto set = [](auto& to, auto v) { return std::memcmp(&to, &v, sizeof v) != 0 && (to = v, true); };

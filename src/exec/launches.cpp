@@ -43,7 +43,34 @@ std::shared_ptr<const client::Completion> end_of(const client::Data& output) {
   }
 }
 
+// A plugin that cannot say is asked again by the launch that needs the bytes.
+bool is_gone(const client::Data& data) {
+  try {
+    return data.deleted();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
+
+Error lost_error(const Error& e, const std::string& lost) {
+  return Error(e.code(),
+               cat(e.message(),
+                   "\n  this value is lost: it needs what the failed program was updating "
+                   "in place (",
+                   lost, ")"))
+      .fix(
+          "load it again (a checkpoint, the data), or run with TORCH_PJRT_DONATION=0, which keeps "
+          "old values until the new ones are there");
+}
+
+Error launch_error(const Error& e, std::span<const client::DataPtr> arguments) {
+  std::vector<ir::Type> gone;
+  for (const client::DataPtr& a : arguments)
+    if (is_gone(*a)) gone.push_back(a->type());
+  return e.raised_by() >= 0 || gone.empty() ? e : lost_error(e, listed(gone));
+}
 
 // The nodes that depend on the one at place `at` of the program with these roots.
 std::unordered_set<const ir::Node*> dependents(const std::vector<Value>& roots, int64_t at) {
@@ -118,7 +145,7 @@ bool Launches::is_lost(const Value& root) const {
     auto* data = static_cast<const client::Data*>(use.node->payload().get());
     if (!data) continue;
     auto it = failed_.find(data);
-    if (it != failed_.end() ? !it->second.lost.empty() : data->deleted()) return true;
+    if (it != failed_.end() ? !it->second.lost.empty() : is_gone(*data)) return true;
   }
   return false;
 }

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -27,6 +28,12 @@ namespace tp::exec {
 // The nodes that depend on the one at place `at` of the program with these roots. Takes
 // graph_lock().
 std::unordered_set<const ir::Node*> dependents(const std::vector<ir::Value>& roots, int64_t at);
+
+// `e`, as whoever needs bytes that are gone is told it; `lost` says which.
+Error lost_error(const Error& e, const std::string& lost);
+// The error of a launch. Where arguments are gone (with a program that failed, or with this one: a
+// plugin may fail behind taking its donors) it is that of a lost value.
+Error launch_error(const Error& e, std::span<const client::DataPtr> arguments);
 
 class Launches {
  public:

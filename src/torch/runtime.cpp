@@ -213,17 +213,6 @@ bool sync_devices(bool force_data) {
   return ran;
 }
 
-// The read of a value that needs what a failed program was given to overwrite.
-[[noreturn]] void lost_in_place(const exec::Launches::Recovered& r, const Error& e) {
-  throw Error(e.code(), cat(e.message(),
-                            "\n  this value is lost: it needs what the failed program "
-                            "was updating in place (",
-                            r.lost, ")"))
-      .fix(
-          "load it again (a checkpoint, the data), or run with TORCH_PJRT_DONATION=0, which keeps "
-          "old values until the new ones are there");
-}
-
 // Waits for the alias's buffer. False where its program failed and said so before: the alias has
 // its pending value back and the caller computes it anew. The first time, and in every thread that
 // was waiting by then, that failure is thrown.
@@ -238,7 +227,7 @@ bool await_data(Alias& a, const DataPtr& data) {
     auto lost = executor().recover(data.get());
     if (!lost) throw;
     Error blamed = exec::with_line(e, lost->blame);
-    if (!lost->value) lost_in_place(*lost, blamed);
+    if (!lost->value) throw exec::lost_error(blamed, lost->lost);
     {
       DataPtr old;
       std::lock_guard lock(state_lock());

@@ -116,6 +116,10 @@ PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* a) {
     return error(PJRT_Error_Code_INVALID_ARGUMENT, "wrong number of argument lists");
   for (size_t slot = 0; slot < a->num_devices; ++slot)
     if (PJRT_Error* e = check_arguments(*a, slot)) return e;
+  if (auto fault = next("late")) {
+    for (size_t slot = 0; slot < a->num_devices; ++slot) donate(*a, slot);
+    return error(fault);
+  }
   for (size_t slot = 0; slot < a->num_devices; ++slot) {
     auto work = std::make_shared<Work>();
     auto fault = event ? event : poisoned(*a, slot);

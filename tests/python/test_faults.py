@@ -225,3 +225,68 @@ print("again", attempt(lambda: (x + 1).tolist()))
     done = run_python(code=code, TORCH_PJRT_FAKE_SCRIPT="client:1=UNAVAILABLE no such chip", **env)
     assert "no such chip" in done.stdout
     assert "again [0.0, 0.0]" in done.stdout, done.stdout + done.stderr
+
+
+# ---- a step with donors ------------------------------------------------------------------------
+
+DONOR = """
+w = torch.full((6,), 3.0).to("xla") ; other = torch.full((6,), 5.0).to("xla")
+torch_pjrt.sync(wait=True)
+lost = lambda t: isinstance(attempt(t.tolist), str)
+"""
+
+
+@pytest.mark.parametrize("upload", [1, 2])  # the number 2, then the fill
+def test_upload_that_fails_costs_no_tensor_that_is_updated_in_place(run_fake, upload):
+    said = run_fake(f"""{DONOR}
+w.mul_(2) ; z = torch.full((7,), 4.0, device="xla")
+script("upload:{upload}=RESOURCE_EXHAUSTED no memory")
+print("sync", attempt(torch_pjrt.sync), states(w, z))
+print("donated", torch_pjrt.memory()["donated_bytes"])
+print("after", lost(w), lost(other), z.tolist(), states(w))
+print("next", attempt(torch_pjrt.sync))
+""")
+    assert "sync OutOfMemoryError" in said
+    assert "no memory" in said
+    assert "['ir', 'ir']" in said
+    assert "donated 0" in said
+    assert f"after False False {[4.0] * 7} ['device']" in said
+    assert "next None" in said
+
+
+def test_donor_that_the_plugin_does_not_tell_of_costs_no_output(run_fake):
+    said = run_fake(f"""{DONOR}
+w.mul_(2)
+script("PJRT_Buffer_IsDeleted:1=INTERNAL cannot say")
+print("sync", attempt(torch_pjrt.sync), states(w))
+print("asked", plugin.fake_plugin_count(b"PJRT_Buffer_IsDeleted"))
+script("")
+print("after", lost(w), lost(other))
+w.add_(1)
+print("next", attempt(torch_pjrt.sync), w.tolist())
+""")
+    assert "sync None ['device']" in said
+    assert "asked 1" in said
+    assert "after False False" in said
+    assert f"next None {[0.0] * 6}" in said
+
+
+def test_launch_that_fails_behind_taking_its_donors_says_what_is_lost(run_fake):
+    said = run_fake(f"""{DONOR}
+w.mul_(2) ; y = other + 1
+script("late:1=INTERNAL queue is gone")
+print("sync", attempt(torch_pjrt.sync), states(w, y))
+for _ in range(2):
+    print("read", attempt(w.tolist))
+print("others", y.tolist(), other.tolist())
+w.copy_(other) ; w.add_(1)
+print("next", attempt(torch_pjrt.sync), w.tolist())
+""")
+    sync, *reads = said.split("\nread ")
+    for told in (sync, *reads):
+        assert "this value is lost: it needs what the failed program was updating in place" in told
+        assert "(1 buffer: f32[6])" in told
+        assert "TORCH_PJRT_DONATION=0" in told
+    assert "queue is gone" in sync
+    assert f"others {[0.0] * 6} {[5.0] * 6}" in said
+    assert f"next None {[0.0] * 6}" in said
