@@ -104,9 +104,13 @@ set(TP_EXEC
     src/exec/fill.cpp
     src/exec/key.cpp
     src/exec/launches.cpp
+    src/exec/module.cpp
     src/exec/numbers.cpp
     src/exec/one_ops.cpp
+    src/exec/plan.cpp
+    src/exec/prepare.cpp
     src/exec/program_cache.cpp
+    src/exec/replay.cpp
     src/exec/sketch.cpp)
 set(TP_CORE
     ${TP_BASE} ${TP_PROBE} ${TP_IR} ${TP_HLO} ${TP_SHARD} ${TP_OPS} ${TP_LOWER} ${TP_PJRT}
@@ -119,6 +123,7 @@ set(TP_TORCH
     src/torch/autograd_threads.cpp
     src/torch/backend.cpp
     src/torch/census.cpp
+    src/torch/compiled.cpp
     src/torch/composites.cpp
     src/torch/cuts.cpp
     src/torch/eager.cpp
@@ -142,9 +147,11 @@ set(TP_TORCH
     src/torch/runtime.cpp
     src/torch/schema.cpp
     src/torch/tensor.cpp
+    src/torch/trace.cpp
     src/torch/typed.cpp
     src/torch/views.cpp)
-set(TP_BIND src/bind/cache.cpp src/bind/explain.cpp src/bind/module.cpp src/bind/python.cpp)
+set(TP_BIND src/bind/cache.cpp src/bind/explain.cpp src/bind/module.cpp src/bind/python.cpp
+    src/bind/trace.cpp)
 
 set(TP_FAKEPLUGIN
     tests/fakeplugin/fakeplugin.cpp

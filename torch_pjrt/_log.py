@@ -9,10 +9,10 @@ import sys
 
 from . import _C
 
-__all__ = ["install"]
+__all__ = ["install", "logger"]
 
 _LEVELS = {0: logging.WARNING, 1: logging.INFO}
-_logger = logging.getLogger("torch_pjrt")
+logger = logging.getLogger("torch_pjrt")
 
 
 class _Stderr(logging.Handler):
@@ -25,13 +25,13 @@ class _Stderr(logging.Handler):
 
 
 def _sink(level: int, text: str) -> None:
-    _logger.log(_LEVELS.get(level, logging.DEBUG), "%s", text)
+    logger.log(_LEVELS.get(level, logging.DEBUG), "%s", text)
 
 
 def install() -> None:
     """Sends the core's messages to the logger; a second call changes nothing."""
-    if not any(isinstance(h, _Stderr) for h in _logger.handlers):
-        _logger.addHandler(_Stderr())
-    if _logger.level == logging.NOTSET:
-        _logger.setLevel(_LEVELS.get(_C.dial(), logging.DEBUG))
+    if not any(isinstance(h, _Stderr) for h in logger.handlers):
+        logger.addHandler(_Stderr())
+    if logger.level == logging.NOTSET:
+        logger.setLevel(_LEVELS.get(_C.dial(), logging.DEBUG))
     _C.set_log(_sink)

@@ -11,6 +11,7 @@
 #include "base/flags.h"
 #include "bind/cache.h"
 #include "bind/python.h"
+#include "bind/trace.h"
 #include "client/registry.h"
 #include "gen/build_info.h"
 #include "pjrt/compile_options.h"
@@ -211,6 +212,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("table_errors", &table_errors);
   m.def("live_aliases", &live_aliases);
   m.def("programs_cached", [] { return executor().cache().size(); });
+  bind::add_trace(m);
   bind::add_cache(m);
   m.def("prepare_exit", &bind::prepare_exit);
   m.def("clear_programs", [] { executor().clear_programs(); });

@@ -117,8 +117,8 @@ void compare_ingredients(const Sketch& known, const Sketch& now, List& out) {
     say_changed(out, "torch revision", "torch", known.torch, now.torch);
   if (differs(Ingredient::kRevision))
     say_changed(out, "torch_pjrt revision", "torch_pjrt", known.ours, now.ours);
-  if (differs(Ingredient::kSharding))
-    out.add("sharding", "another device, or the sharding mode changed");
+  if (differs(Ingredient::kDevice)) out.add("device", "it runs on another device");
+  if (differs(Ingredient::kSharding)) out.add("sharding", "the sharding mode changed");
 }
 
 // --- leaves

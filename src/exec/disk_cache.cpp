@@ -7,7 +7,6 @@
 #include "base/cache_place.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "client/registry.h"
 #include "exec/cache_file.h"
 #include "exec/cache_folder.h"
 #include "probe/probe.h"
@@ -49,7 +48,8 @@ void DiskCache::discard(const std::string& folder, const std::string& name, bool
       cat("a stored program is not usable and is compiled again (", why, "): ", folder, "/", name));
 }
 
-client::ExecutablePtr DiskCache::load_from(const CachePlace& place, const StoredProgram& p) {
+client::ExecutablePtr DiskCache::load_from(client::ComputationClient& client,
+                                           const CachePlace& place, const StoredProgram& p) {
   const auto& [folder, read_only, limit] = place;
   std::string name = program_file_name(p.key.total);
   auto bytes = read_cache_file(folder, name, read_only ? Touch::kNo : Touch::kYes);
@@ -59,25 +59,25 @@ client::ExecutablePtr DiskCache::load_from(const CachePlace& place, const Stored
     std::string other = difference(f, p.key, p.structure, outputs_text(p.outputs));
     if (!other.empty())
       fail(Code::kRuntime, cat("stored program: it was made for another ", other));
-    return client::client().deserialize(f.program, p.outputs);
+    return client.deserialize(f.program, p.outputs);
   } catch (const Error& e) {
     discard(folder, name, read_only, e.message());
     return nullptr;
   }
 }
 
-client::ExecutablePtr DiskCache::load(const StoredProgram& p) {
+client::ExecutablePtr DiskCache::load(client::ComputationClient& client, const StoredProgram& p) {
   static probe::Counter& hits = probe::counter("PersistentCacheHit");
   static probe::Counter& misses = probe::counter("PersistentCacheMiss");
   CachePlace place = cache_place();
   if (!usable(place)) return nullptr;
-  client::ExecutablePtr e = load_from(place, p);
+  client::ExecutablePtr e = load_from(client, place, p);
   (e ? hits : misses).add();
   return e;
 }
 
-void DiskCache::store(const StoredProgram& p, const client::Executable& executable,
-                      double compile_seconds) {
+void DiskCache::store(client::ComputationClient& client, const StoredProgram& p,
+                      const client::Executable& executable, double compile_seconds) {
   CachePlace place = cache_place();
   if (place.read_only || !writes_ || !usable(place)) return;
   CacheFile f{.key = p.key.total,
@@ -91,7 +91,7 @@ void DiskCache::store(const StoredProgram& p, const client::Executable& executab
               .program = {}};
   std::string program;
   try {
-    program = client::client().serialize(executable);
+    program = client.serialize(executable);
   } catch (const Error& e) {  // this plugin, or this program, cannot be stored
     probe::say(1, cat("a program is not stored: ", e.message()));
     return;

@@ -29,13 +29,15 @@ class DiskCache {
  public:
   // The program, loaded; null where there is none that can be trusted. A file that is broken, or
   // that the plugin refuses, is removed, and said once.
-  client::ExecutablePtr load(const StoredProgram& p);
+  client::ExecutablePtr load(client::ComputationClient& client, const StoredProgram& p);
   // Keeps a program that was compiled. After a failure to write nothing more is written, which is
   // said once.
-  void store(const StoredProgram& p, const client::Executable& executable, double compile_seconds);
+  void store(client::ComputationClient& client, const StoredProgram& p,
+             const client::Executable& executable, double compile_seconds);
 
  private:
-  client::ExecutablePtr load_from(const CachePlace& place, const StoredProgram& p);
+  client::ExecutablePtr load_from(client::ComputationClient& client, const CachePlace& place,
+                                  const StoredProgram& p);
   bool usable(const CachePlace& place);
   void discard(const std::string& folder, const std::string& name, bool read_only,
                std::string_view why);

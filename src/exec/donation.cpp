@@ -82,7 +82,7 @@ std::vector<uint32_t> count_references(const ir::Graph& g) {
 }
 
 std::vector<uint8_t> releasable(const ir::Graph& g, std::span<const Donor> donors,
-                                std::span<const uint32_t> known, long handles) {
+                                std::span<const uint32_t> known) {
   std::unordered_set<const ir::Node*> held = reached(g, known);
   std::vector<const ir::Node*> leaf_of(g.num_buffers);
   for (const ir::LeafUse& use : g.leaves)
@@ -90,7 +90,7 @@ std::vector<uint8_t> releasable(const ir::Graph& g, std::span<const Donor> donor
   std::vector<uint8_t> may;
   for (const Donor& d : donors) {
     const ir::Node& leaf = *leaf_of[d.parameter];
-    bool read = leaf.role() == ir::Role::kData && leaf.payload().use_count() > handles;
+    bool read = leaf.role() == ir::Role::kData && leaf.payload().use_count() > 1;
     may.push_back(!read && !held.contains(&leaf));
   }
   return may;

@@ -8,7 +8,7 @@
 //   pending nodes a graph that is not part of this program reads it (references beyond `known`):
 //                 another thread's, one in flight, or one kept to recompute a failed program's
 //                 value
-//   handles       somebody reads the bytes right now (a shared_ptr beyond those we count)
+//   handles       somebody reads the bytes right now (a shared_ptr beside the leaf's)
 //
 // Why no less will do: `old = w.clone(); w.add_(1); sync()`. A clone that nobody wrote to has w's
 // own buffer as its result. The rule "w is overwritten, so its buffer is free" gives it away, and
@@ -66,9 +66,9 @@ std::vector<Donor> choose_donors(const ir::Graph& g, std::span<const Overwrite> 
 // hold.
 std::vector<uint32_t> count_references(const ir::Graph& g);
 
-// By donor: may its buffer be given away now? `known` are the references that are accounted for, by
-// slot; `handles` the owners of a DeviceData leaf's buffer that are (its node is one).
+// By donor: may its buffer be given away now, its leaf being the only owner? `known` are the
+// references that are accounted for, by slot.
 std::vector<uint8_t> releasable(const ir::Graph& g, std::span<const Donor> donors,
-                                std::span<const uint32_t> known, long handles);
+                                std::span<const uint32_t> known);
 
 }  // namespace tp::exec

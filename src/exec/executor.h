@@ -1,7 +1,8 @@
-// Executor: pending values in, device buffers out. Collects leaves, builds the key, finds or
-// compiles the program, runs it asynchronously. torch.compile, eager mode, capture and export enter
-// here too: there is one executor, one key, one cache. Thread-safe; callers must not hold the GIL
-// (a compile can take minutes).
+// Executor: pending values in, device buffers out, in three steps that anybody may take: plan()
+// walks the graph and makes its key, prepare() finds or compiles the program, run() starts it
+// asynchronously. sync() takes all three; torch.compile, capture, eager mode and export enter here
+// too: there is one executor, one key, one cache. Thread-safe; callers must not hold the GIL (a
+// compile can take minutes).
 //
 // A failure changes nothing: compile and launch errors leave before any output exists; a program
 // that fails while it runs keeps its pending values until somebody reads (`recover`).
@@ -10,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,36 +26,33 @@
 #include "exec/launches.h"
 #include "exec/numbers.h"
 #include "exec/one_ops.h"
+#include "exec/plan.h"
 #include "exec/program_cache.h"
 #include "ir/graph.h"
 
 namespace tp::exec {
 
-// What a full sync says about its tensors, so that some may be updated in place (exec/donation.h).
-struct InPlace {
-  std::vector<const void*> was;  // by root: what its tensor held before (exec::Overwrite), or null
-  std::function<bool(const void*)> kept;  // has a live tensor, not among the roots, this buffer?
-  // Called before the launch: takes the pending values out of their tensors, so that nobody can ask
-  // for them until they are computed. False where a tensor was changed meanwhile.
-  std::function<bool()> take;
-  // References that the caller holds: this many to each root besides SyncRequest::roots (its
-  // tensor's among them), and one to each of `held`.
-  uint32_t root_references = 0;
-  std::vector<const ir::Node*> held;
+// A plan and its program. The plan is the one asked for, or that of its family's general program
+// (exec/numbers.h), which has the same request roots. No program: all roots are leaves.
+struct Prepared {
+  PlanPtr plan;
+  ProgramPtr program;
 };
 
-struct SyncRequest {
-  std::vector<ir::Value> roots;                   // pending values to compute; duplicates are fine
-  std::function<bool(const ir::Node&)> uploaded;  // fills that are a live tensor's birth value
+// One run of a program.
+struct Launch {
+  std::span<const client::DataPtr> arguments;  // by slot: buffers, then the packed numbers
+  std::span<const uint8_t> donated = {};       // by argument: may be consumed; empty: none
   int device = 0;
-  bool force_data = false;  // a full sync; a read passes false
-  std::string where;        // the user's line, for messages
-  InPlace in_place;         // left empty by reads: they never donate
+  std::string where = {};  // the user's line, for messages
+  // What the outputs are, so that they can be computed anew where the program fails while it runs;
+  // empty: a failed output stays failed.
+  std::vector<ir::Value> roots = {};
 };
 
 struct SyncResult {
-  std::vector<client::DataPtr> outputs;  // one a root
-  Uploads uploads;                       // fills that went up, as parameters or as results
+  std::vector<client::DataPtr> outputs;  // one a request root
+  Uploads uploads;
 };
 
 // A host op of the program raised while it was launched. The roots (of the request) that depend on
@@ -75,17 +74,34 @@ struct GraphRecord {
   Hash128 key;
 };
 
+// Gives the client that programs run on. Asked at each use, before any lock is taken; may throw.
+using ClientSource = std::function<client::ComputationClient&()>;
+
 class Executor {
  public:
-  Executor(std::string torch_revision, std::string revision);
+  Executor(ClientSource client, std::string torch_revision, std::string revision);
 
-  // Throws HostFailure where a host op raises at once.
-  SyncResult sync(SyncRequest request);
+  // Walks and keys; compiles, runs and uploads nothing. Where there is no client it throws and
+  // leaves the request as it was.
+  PlanPtr plan(PlanRequest&& request);
+  // Finds or compiles the plan's program; runs nothing.
+  Prepared prepare(PlanPtr plan);
+  // The program's arguments as the plan's leaves have them: their buffers, fills uploaded (those in
+  // `uploads` are there already), numbers packed.
+  std::vector<client::DataPtr> arguments(const Plan& plan, Uploads& uploads);
+  // Starts the program; gives its outputs.
+  std::vector<client::DataPtr> run(const ProgramPtr& program, Launch launch);
+
+  // All three. `take` is called before a launch that may donate: it takes the pending values out of
+  // their tensors, so that nobody can ask for them until they are computed; false where a tensor
+  // was changed meanwhile. Throws HostFailure where a host op raises at once.
+  SyncResult sync(const PlanPtr& plan, const std::function<bool()>& take = {});
+
   // The buffer of `root`, one op, where its program was run before by sync() (exec/one_ops.h); else
   // null, and the caller has to go that way. Starts the program as sync() of a read would.
   client::DataPtr run_known(const ir::Value& root, int device);
-  // Text, dot, module and key of the graph of `request` without running or compiling it.
-  GraphRecord describe(SyncRequest request);
+  // Text, dot, module and key of a graph without running or compiling it.
+  GraphRecord describe(PlanRequest request);
   // The graph of the last sync that ran a program; nodes == 0 before the first.
   GraphRecord last();
   // The graph of a compiled program by the beginning of its key; nodes == 0 where it is gone.
@@ -99,6 +115,7 @@ class Executor {
     return launches_.recover(data);
   }
 
+  client::ComputationClient& client() const { return client_(); }
   ProgramCache& cache() { return cache_; }
   // All of them: the next syncs compile.
   void clear_programs() {
@@ -110,23 +127,21 @@ class Executor {
   Explainer& explainer() { return explainer_; }
 
  private:
-  struct Planned;
-  Planned plan(SyncRequest& request);
-  // The request's roots enter the program in this order.
-  Planned build(SyncRequest& request, const std::vector<size_t>& order);
-  Key key_of(const SyncRequest& request, const Planned& planned) const;
-  // Makes a plan without a program one of its family's general program, where the family has one.
-  bool generalize(SyncRequest& request, Planned& planned);
-  // Everything of `planned` that needs the graph lock is done before this returns.
-  ProgramPtr program_for(SyncRequest& request, Planned& planned);
+  KeyContext context(client::ComputationClient& client) const;
   struct Job;
+  // Null where the program was there; else what its compile needs. Everything of the plan that
+  // needs the graph lock is done by then.
+  std::shared_ptr<Job> find(Prepared& prepared, client::ComputationClient& client);
+  std::shared_ptr<Job> job_of(const Plan& plan, client::ComputationClient& client);
   ProgramPtr compile(const Job& job);
-  // Starts the program; gives its outputs.
-  std::vector<client::DataPtr> start(SyncRequest& request, Planned& planned,
-                                     const ProgramPtr& program, SyncResult& result);
-  std::vector<client::DataPtr> arguments(const Planned& planned, SyncResult& result, int device);
+  // By argument; empty where nothing is given away.
+  std::vector<uint8_t> donations(const Plan& plan, const std::function<bool()>& take,
+                                 size_t num_arguments);
+  std::vector<client::DataPtr> start(const Prepared& prepared, const std::function<bool()>& take,
+                                     Uploads& uploads);
 
-  std::string torch_revision_, revision_;
+  const ClientSource client_;
+  const std::string torch_revision_, revision_;
   DiskCache disk_;
   Explainer explainer_;
   ProgramCache cache_;  // after what its compiles use: it waits for them

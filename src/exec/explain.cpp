@@ -8,7 +8,6 @@
 
 #include "base/flags.h"
 #include "base/text.h"
-#include "client/registry.h"
 #include "probe/probe.h"
 
 namespace tp::exec {
@@ -17,8 +16,7 @@ namespace {
 constexpr size_t kKept = 1000, kShown = 3;
 constexpr int kLoud = 8;  // lines a site; then every power of two
 
-std::string environment_text() {
-  const client::ComputationClient& c = client::client();
+std::string environment_text(const client::ComputationClient& c) {
   std::string text = cat(c.platform(), " ", c.platform_version(), " ", flags_in_key());
   for (char& x : text)
     if (x == '\n') x = ' ';
@@ -71,15 +69,15 @@ bool Explainer::loud_locked(const std::string& site) {
   return n - 1 <= kLoud || std::has_single_bit(static_cast<unsigned>(n));
 }
 
-std::vector<std::pair<std::string, std::string>> Explainer::words() {
+std::vector<std::pair<std::string, std::string>> Explainer::words(
+    const client::ComputationClient& c) {
   std::lock_guard lock(mu_);
-  return {{std::string(ingredient_name(Ingredient::kEnvironment)), environment_text()},
+  return {{std::string(ingredient_name(Ingredient::kEnvironment)), environment_text(c)},
           {std::string(ingredient_name(Ingredient::kTorchRevision)), torch_},
           {std::string(ingredient_name(Ingredient::kRevision)), ours_}};
 }
 
 void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> cold) {
-  s.environment = environment_text();
   CompileEvent e{.at = epoch_seconds(),
                  .seconds = seconds,
                  .nodes = nodes,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/lru.h"
+#include "client/computation_client.h"
 #include "exec/sketch.h"
 
 namespace tp::exec {
@@ -30,7 +31,7 @@ class Explainer {
  public:
   // Words for ingredients, for messages: "2.13.0", "cpu plugin 1.2".
   void set_versions(std::string torch, std::string ours);
-  // A compile has ended. Says one line where it was unexpected.
+  // A compile has ended; `s` has its environment in words. Says one line where it was unexpected.
   // `cold`: why what the disk holds could not be used; told where nothing of this process explains
   // it.
   void compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> cold = {});
@@ -39,7 +40,7 @@ class Explainer {
   // How often the program of that key ran: the caller adds to it. Lives as long as this does.
   std::atomic<int64_t>& runs_of(const Hash128& key);
   // Ingredients in words, as CacheFile::words wants them.
-  std::vector<std::pair<std::string, std::string>> words();
+  std::vector<std::pair<std::string, std::string>> words(const client::ComputationClient& c);
 
   std::vector<CompileEvent> events();
   // The lines that recorded ops whose name contains `op`, in the graphs known; most frequent first.

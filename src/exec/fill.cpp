@@ -1,13 +1,13 @@
 #include "exec/fill.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 #include "base/error.h"
-#include "client/registry.h"
 
 namespace tp::exec {
 namespace {
@@ -102,7 +102,7 @@ void repeat(unsigned char* bytes, size_t element, size_t total) {
 
 }  // namespace
 
-client::DataPtr upload_fill(const ir::Node& n, int device) {
+client::DataPtr upload_fill(client::ComputationClient& client, const ir::Node& n, int device) {
   ir::Type type = n.types()[0];
   size_t element = static_cast<size_t>(ir::dtype_size(type.dtype()));
   size_t total = static_cast<size_t>(type.bytes());
@@ -113,18 +113,14 @@ client::DataPtr upload_fill(const ir::Node& n, int device) {
   std::shared_ptr<void> owner(bytes, std::free);
   encode(n.scalar(), type.dtype(), bytes);
   repeat(bytes, element, total);
-  return client::client().transfer_to_device({bytes, type, owner}, device);
+  return client.transfer_to_device({bytes, type, owner}, device);
 }
 
-const client::DataPtr& upload_once(const ir::Node& n, int device, Uploads& done) {
+const client::DataPtr& upload_once(client::ComputationClient& client, const ir::Node& n, int device,
+                                   Uploads& done) {
   client::DataPtr& up = done[&n];
-  if (!up) up = upload_fill(n, device);
+  if (!up) up = upload_fill(client, n, device);
   return up;
-}
-
-void upload_roots(std::span<const ir::Value> roots, int device, Uploads& done) {
-  for (const ir::Value& r : roots)
-    if (r.node->role() == ir::Role::kFill) upload_once(*r.node, device, done);
 }
 
 bool Numbers64::put(const ir::Scalar& s, ir::Feed feed, uint32_t index) {
@@ -137,21 +133,50 @@ bool Numbers64::put(const ir::Scalar& s, ir::Feed feed, uint32_t index) {
 
 namespace {
 
-template <class T>
-client::DataPtr upload_vector(std::vector<T> v, DType dtype, int device) {
-  auto owner = std::make_shared<std::vector<T>>(std::move(v));
-  auto n = static_cast<int64_t>(owner->size());
-  return client::client().transfer_to_device(
-      {owner->data(), ir::make_type(dtype, std::span(&n, 1)), owner}, device);
+void put_numbers(const General& g, Numbers64& to) {
+  to.integers.resize(to.integers.size() + g.inputs.integers);
+  to.reals.resize(to.reals.size() + g.inputs.reals);
+  for (size_t i = 0; i < g.values.size(); ++i) {
+    if (g.inputs.place[i] < 0) continue;
+    auto at = static_cast<size_t>(g.inputs.place[i]);
+    if (g.values[i].real)
+      to.reals[at] = std::bit_cast<double>(g.values[i].bits);
+    else
+      to.integers[at] = g.values[i].bits;
+  }
 }
 
 }  // namespace
 
-client::DataPtr upload_numbers(std::vector<int64_t> v, int device) {
-  return upload_vector(std::move(v), DType::kS64, device);
+Numbers64 numbers_of(const Plan& plan) {
+  const ir::Graph& g = plan.graph;
+  Numbers64 numbers{std::vector<int64_t>(g.num_integers), std::vector<double>(g.num_reals)};
+  if (plan.general) put_numbers(*plan.general, numbers);
+  for (const ir::LeafUse& use : g.leaves)
+    if (use.feed != ir::Feed::kBuffer) numbers.put(use.node->scalar(), use.feed, use.index);
+  return numbers;
 }
-client::DataPtr upload_numbers(std::vector<double> v, int device) {
-  return upload_vector(std::move(v), DType::kF64, device);
+
+namespace {
+
+template <class T>
+client::DataPtr upload_vector(client::ComputationClient& client, std::vector<T> v, DType dtype,
+                              int device) {
+  auto owner = std::make_shared<std::vector<T>>(std::move(v));
+  auto n = static_cast<int64_t>(owner->size());
+  return client.transfer_to_device({owner->data(), ir::make_type(dtype, std::span(&n, 1)), owner},
+                                   device);
+}
+
+}  // namespace
+
+client::DataPtr upload_numbers(client::ComputationClient& client, std::vector<int64_t> v,
+                               int device) {
+  return upload_vector(client, std::move(v), DType::kS64, device);
+}
+client::DataPtr upload_numbers(client::ComputationClient& client, std::vector<double> v,
+                               int device) {
+  return upload_vector(client, std::move(v), DType::kF64, device);
 }
 
 }  // namespace tp::exec

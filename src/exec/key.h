@@ -21,6 +21,7 @@ enum class Ingredient : unsigned char {
   kRoots,              // each synced value's hash, in order
   kParameterSequence,  // which leaf feeds which operand, and whether a fill is a parameter
   kDonated,            // parameters that may be consumed
+  kDevice,             // a program is compiled for its device
   kSharding,           // sharding mode and auto-sharding settings
   kCount
 };
@@ -35,6 +36,7 @@ struct KeyInputs {
   std::span<const uint64_t> general;
   std::span<const uint32_t> parameter_sequence;
   std::span<const uint32_t> donated;
+  int device = 0;
   std::string_view sharding;
 };
 
@@ -54,12 +56,13 @@ inline Key make_key(const KeyInputs& in) {
   if (!in.general.empty())
     roots = mix(hash_bytes(in.general.data(), in.general.size_bytes()), in.roots.size());
   else
-    for (const ir::Value& v : in.roots) roots = mix(mix(roots, v.node->hash()), v.index);
+    for (const ir::Value& v : in.roots) roots = mix(mix(roots, v.node->dag_hash()), v.index);
   set(Ingredient::kRoots, roots);
   set(Ingredient::kParameterSequence,
       hash_bytes(in.parameter_sequence.data(), in.parameter_sequence.size_bytes()));
   set(Ingredient::kDonated,
       in.donated.empty() ? Hash128{} : hash_bytes(in.donated.data(), in.donated.size_bytes()));
+  set(Ingredient::kDevice, mix(Hash128{}, static_cast<uint64_t>(in.device)));
   set(Ingredient::kSharding, in.sharding.empty() ? Hash128{} : hash_text(in.sharding));
   for (const Hash128& d : k.digests) k.total = mix(k.total, d);
   return k;

@@ -66,12 +66,13 @@ std::vector<size_t> structural_order(const std::vector<ir::Value>& roots, const 
       h = mix(n.kind().hash, hash_bytes(words.data(), words.size() * sizeof(uint64_t)).lo);
     }
     for (const ir::Value& v : n.operands()) h = mix(mix(h, hashes[v.node->slot]), v.index);
+    if (n.sharding()) h = mix(h, hash_text(*n.sharding()));
     hashes[i] = h;
   }
   auto key = [&](size_t i) {
     const ir::Value& v = roots[i];
     bool inside = v.node->slot < g.order.size() && g.order[v.node->slot] == v.node.get();
-    Hash128 h = inside ? hashes[v.node->slot] : v.node->hash();
+    Hash128 h = inside ? hashes[v.node->slot] : v.node->dag_hash();
     return std::tuple(h.hi, h.lo, v.index);
   };
   std::vector<size_t> order(roots.size());

@@ -4,11 +4,9 @@
 
 #include "base/error.h"
 #include "base/flags.h"
-#include "client/registry.h"
 #include "exec/blame.h"
 #include "exec/dump.h"
 #include "exec/executor.h"
-#include "ops/host.h"
 #include "probe/events.h"
 #include "probe/probe.h"
 
@@ -28,7 +26,7 @@ Hash128 OneOps::key_of(const ir::Value& root, int device) {
   uint64_t same = root.index;
   for (size_t i = 1; i < root.node->operands().size(); ++i)
     same = same * 31 + operand_of(*root.node, i).first;
-  return mix(root.node->hash(), same << 8 | static_cast<uint64_t>(device));
+  return mix(root.node->dag_hash(), same << 8 | static_cast<uint64_t>(device));
 }
 
 bool OneOps::fits(const Entry& e, const ir::Node& n) {
@@ -40,7 +38,8 @@ bool OneOps::fits(const Entry& e, const ir::Node& n) {
   return true;
 }
 
-void OneOps::put_arguments(Entry& e, const ir::Node& n, int device, Found& to) {
+void OneOps::put_arguments(client::ComputationClient& client, Entry& e, const ir::Node& n,
+                           int device, Found& to) {
   to.count = e.num_buffers;
   auto operands = n.operands();
   for (const Feed& f : e.feeds) {
@@ -51,16 +50,16 @@ void OneOps::put_arguments(Entry& e, const ir::Node& n, int device, Found& to) {
       (f.feed == ir::Feed::kInteger ? e.integers : e.reals) = nullptr;
   }
   if (!e.numbers.integers.empty()) {
-    if (!e.integers) e.integers = upload_numbers(e.numbers.integers, device);
+    if (!e.integers) e.integers = upload_numbers(client, e.numbers.integers, device);
     to.slots[to.count++] = e.integers;
   }
   if (!e.numbers.reals.empty()) {
-    if (!e.reals) e.reals = upload_numbers(e.numbers.reals, device);
+    if (!e.reals) e.reals = upload_numbers(client, e.numbers.reals, device);
     to.slots[to.count++] = e.reals;
   }
 }
 
-OneOps::Found OneOps::find(const ir::Value& root, int device) {
+OneOps::Found OneOps::find(client::ComputationClient& client, const ir::Value& root, int device) {
   constexpr uint32_t kLongWay = 1024;
   std::lock_guard lock(mu_);
   auto* hit = entries_.get(key_of(root, device));
@@ -70,7 +69,7 @@ OneOps::Found OneOps::find(const ir::Value& root, int device) {
   Found f;
   f.program = e.program.lock();
   f.runs = e.runs;
-  if (f.program) put_arguments(e, *root.node, device, f);
+  if (f.program) put_arguments(client, e, *root.node, device, f);
   return f;
 }
 
@@ -78,7 +77,7 @@ void OneOps::learn(const ir::Graph& graph, int device, const ProgramPtr& program
                    std::atomic<int64_t>& runs) {
   if (graph.roots.size() != 1 || graph.num_parameters() > kMostArguments) return;
   const ir::Node& n = *graph.roots[0].node;
-  if (n.role() != Role::kInterior || ops::is_host_kind(n.kind())) return;
+  if (n.role() != Role::kInterior || n.kind().host) return;
   for (const ir::Value& v : n.operands())
     if (v.node->role() != Role::kData && v.node->role() != Role::kNumber) return;
   auto words = n.attrs().words();
@@ -111,15 +110,15 @@ void OneOps::clear() {
 
 client::DataPtr Executor::run_known(const ir::Value& root, int device) {
   if (saves_tensors() || launches_.any_failed() || probe::dial() >= 2) return nullptr;
-  client::check_not_forked();
-  OneOps::Found f = one_ops_.find(root, device);
+  client::ComputationClient& client = client_();
+  OneOps::Found f = one_ops_.find(client, root, device);
   if (!f.program) return nullptr;
   const Hash128& key = f.program->key.total;
   client::DataPtr out;
   int64_t launch = probe::now_ns();
   try {
     probe::Section section("torch_pjrt::execute");
-    out = std::move(client::client().execute(*f.program->executable, f.arguments(), {}, device)[0]);
+    out = std::move(client.execute(*f.program->executable, f.arguments(), {}, device)[0]);
   } catch (const Error& e) {
     throw with_line(e, blame_text({key, {}}, std::span(&root, 1)));
   }

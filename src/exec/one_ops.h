@@ -35,7 +35,7 @@ class OneOps {
     std::span<const client::DataPtr> arguments() const { return {slots.data(), count}; }
   };
   // The program that computes `root` alone, and its arguments.
-  Found find(const ir::Value& root, int device);
+  Found find(client::ComputationClient& client, const ir::Value& root, int device);
   // `graph` is that of `root` alone, `program` what it was compiled to. Does nothing where the
   // graph is more than one op over buffers and numbers.
   void learn(const ir::Graph& graph, int device, const ProgramPtr& program,
@@ -70,7 +70,8 @@ class OneOps {
   static Operand operand_of(const ir::Node& n, size_t i);
   static Hash128 key_of(const ir::Value& root, int device);
   static bool fits(const Entry& e, const ir::Node& n);
-  static void put_arguments(Entry& e, const ir::Node& n, int device, Found& to);
+  static void put_arguments(client::ComputationClient& client, Entry& e, const ir::Node& n,
+                            int device, Found& to);
 
   std::mutex mu_;
   LruMap<Hash128, std::unique_ptr<Entry>> entries_{1024};  // under mu_

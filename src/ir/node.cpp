@@ -27,7 +27,7 @@ const OpKind& data_kind() {
   return k;
 }
 const OpKind& fill_kind() {
-  // The hash is device_data's: which of the two a fill becomes is decided at the sync
+  // The hash is device_data's: which of the two a fill becomes is decided by the plan
   // (exec/plan.h).
   static const OpKind k = {"fill", data_kind().hash, Role::kFill};
   return k;
@@ -63,7 +63,7 @@ NodePtr allocate(const OpKind& kind, size_t operands, size_t outputs, size_t wor
 }
 
 NodePtr Node::make(const OpKind& kind, std::span<const Value> operands, std::span<const Type> types,
-                   std::span<const uint64_t> attrs) {
+                   std::span<const uint64_t> attrs, ShardingPtr sharding) {
   check(operands.size() < 65536 && types.size() < 65536,
         "a node has fewer than 65536 operands and outputs");
   NodePtr p = allocate(kind, operands.size(), types.size(), attrs.size());
@@ -78,14 +78,16 @@ NodePtr Node::make(const OpKind& kind, std::span<const Value> operands, std::spa
   n->dag_hash_ = h;
   std::uninitialized_copy(types.begin(), types.end(), n->types_begin());
   if (!attrs.empty()) std::memcpy(n->words_begin(), attrs.data(), attrs.size_bytes());
+  n->shard(std::move(sharding));
   return p;
 }
 
-NodePtr Node::make_data(Type type, std::shared_ptr<Leaf> payload) {
+NodePtr Node::make_data(Type type, std::shared_ptr<Leaf> payload, ShardingPtr sharding) {
   NodePtr p = allocate(data_kind(), 0, 1, 0);
   new (p->types_begin()) Type(type);
   p->node_hash_ = p->dag_hash_ = mix(data_kind().hash, type.hash());
   p->payload_ = std::move(payload);
+  p->shard(std::move(sharding));
   return p;
 }
 
@@ -109,10 +111,10 @@ NodePtr Node::make_number(const Scalar& value, bool wrapped) {
   return p;
 }
 
-Hash128 Node::hash() const { return sharding_ ? mix(dag_hash_, hash_text(*sharding_)) : dag_hash_; }
-
-void Node::set_sharding(std::string text) {
-  sharding_ = std::make_shared<const std::string>(std::move(text));
+void Node::shard(ShardingPtr sharding) {
+  if (!sharding) return;
+  dag_hash_ = mix(dag_hash_, hash_text(*sharding));
+  sharding_ = std::move(sharding);
 }
 
 void Node::destroy(Node* n) {

@@ -1,8 +1,8 @@
 // Node: one recorded operation, immutable after birth and hashed at birth.
 //   node_hash = op kind + attrs;   dag_hash = node_hash folded with every operand's (dag_hash,
-//   output)
+//   output), and with the sharding's hash where the node has one
 // An interior hash holds no shape; leaves hash op kind + type text, so shapes enter there and
-// nowhere else. A sharding has a third hash, folded in only when one is set.
+// nowhere else.
 //
 // Reference counts are atomic: values may be shared and dropped by any thread. The walk scratch
 // (`mark`, `slot`) belongs to whoever holds the graph lock (ir/graph.h).
@@ -33,6 +33,7 @@ struct OpKind {
   const char* name;
   Hash128 hash;
   Role role = Role::kInterior;
+  bool host = false;  // its program calls back into this process (ops/host.h)
 };
 OpKind make_kind(const char* name, Role role = Role::kInterior);
 
@@ -55,6 +56,8 @@ struct Scalar {
     return kind == Kind::kInt || kind == Kind::kBool ? static_cast<double>(integer) : re;
   }
 };
+
+using ShardingPtr = std::shared_ptr<const std::string>;
 
 class Node;
 
@@ -96,8 +99,10 @@ class Node {
   // An interior node. `operands` are copied (counts go up); `types` has one entry an output, null
   // for absent.
   static NodePtr make(const OpKind& kind, std::span<const Value> operands,
-                      std::span<const Type> types, std::span<const uint64_t> attrs);
-  static NodePtr make_data(Type type, std::shared_ptr<Leaf> payload);
+                      std::span<const Type> types, std::span<const uint64_t> attrs,
+                      ShardingPtr sharding = nullptr);
+  static NodePtr make_data(Type type, std::shared_ptr<Leaf> payload,
+                           ShardingPtr sharding = nullptr);
   static NodePtr make_fill(Type type, const Scalar& value);
   // dtype is the scalar's own: pred, s64, f64 or c128.
   static NodePtr make_number(const Scalar& value, bool wrapped);
@@ -106,8 +111,6 @@ class Node {
   Role role() const { return kind_->role; }
   const Hash128& node_hash() const { return node_hash_; }
   const Hash128& dag_hash() const { return dag_hash_; }
-  // dag_hash, with the sharding's hash folded in when one is set.
-  Hash128 hash() const;
   std::span<const Value> operands() const { return {operands_begin(), num_operands_}; }
   std::span<const Type> types() const { return {types_begin(), num_outputs_}; }
   AttrsView attrs() const { return AttrsView({words_begin(), num_words_}); }
@@ -119,8 +122,8 @@ class Node {
   LocationId location() const { return location_; }
   void set_location(LocationId id) { location_ = id; }
 
-  const std::shared_ptr<const std::string>& sharding() const { return sharding_; }
-  void set_sharding(std::string text);
+  // As the module's text has it; null where none was asked for.
+  const ShardingPtr& sharding() const { return sharding_; }
 
   mutable uint64_t mark = 0;  // walk scratch, see above
   mutable uint32_t slot = 0;
@@ -128,6 +131,7 @@ class Node {
  private:
   friend class NodePtr;
   friend NodePtr allocate(const OpKind&, size_t, size_t, size_t);
+  void shard(ShardingPtr sharding);  // at birth, once the hashes without it are made
   Node() = default;
   ~Node() = default;
   static void destroy(Node* n);
@@ -144,7 +148,7 @@ class Node {
   uint64_t sequence_ = 0;
   std::shared_ptr<Leaf> payload_;
   Scalar scalar_;
-  std::shared_ptr<const std::string> sharding_;
+  ShardingPtr sharding_;
 };
 
 inline void NodePtr::retain() {

@@ -102,6 +102,7 @@ const Row& host_row(std::string_view name) {
   r.name = name;
   r.row = Row{.name = r.name.c_str(), .type = rule_of(name), .lower = host_call};
   r.kind = ir::make_kind(r.name.c_str());
+  r.kind.host = true;
   all.by_address[&r.row] = all.by_address[&r.kind] = &r;
   all.by_name.emplace(r.name, std::move(made));
   return r.row;
@@ -116,7 +117,5 @@ const Row* host_row_of(const ir::OpKind& kind) {
   HostRow* r = find(&kind);
   return r ? &r->row : nullptr;
 }
-
-bool is_host_kind(const ir::OpKind& kind) { return find(&kind) != nullptr; }
 
 }  // namespace tp::ops

@@ -301,10 +301,11 @@ void dropout_lower(Lowering& l, std::vector<V>& out) {
     return out.push_back(b.ones(l.out(1)));
   }
   Type draw = draw_type(x.type.with(ir::real_dtype(x.dtype())));
-  V p = l.number("p", draw), u = Random(l).uniform(draw);
-  V keep = b.compare(u, p, Cmp::kGe);
-  V left = b.sub(b.ones(p.type), p);
-  V scale = b.select(b.compare(left, 0, Cmp::kEq), b.zeros(p.type), b.div(b.ones(p.type), left));
+  // As bernoulli(1 - p), to the bit: F.dropout keeps the same elements compiled and not.
+  V p = l.number("p", ir::scalar_type(DType::kF64)), u = Random(l).uniform(draw);
+  V left = b.broadcast_to(b.convert(b.sub(b.ones(p.type), p), draw.dtype()), draw.dims());
+  V keep = b.compare(u, left, Cmp::kLt);
+  V scale = b.select(b.compare(left, 0, Cmp::kEq), b.zeros(draw), b.div(b.ones(draw), left));
   V wide = b.convert(x, ir::compute_dtype(x.dtype()));
   V factor = b.mul(b.convert(keep, draw.dtype()), scale);
   put(l, out, b.mul(wide, b.convert(factor, wide.dtype())));

@@ -23,7 +23,8 @@ thread_local Recording t_recording;
 // The touched aliases that still live and wait, with the values they had.
 struct Cut {
   std::vector<AliasPtr> aliases;
-  exec::SyncRequest request;
+  exec::PlanRequest request;
+  exec::PlanPtr plan;
   std::unordered_set<const ir::Node*> births;
   std::vector<ir::NodePtr> born;  // keeps births alive
 };
@@ -44,7 +45,7 @@ void settle(const Cut& c, const exec::SyncResult& result) {
   std::lock_guard lock(state_lock());
   for (size_t i = 0; i < c.aliases.size(); ++i) {
     Alias& a = *c.aliases[i];
-    if (!(a.value == c.request.roots[i]) || a.data) continue;  // written by another thread
+    if (!(a.value == c.plan->root(i)) || a.data) continue;  // written by another thread
     settle(a, result.outputs[i], old);
   }
 }
@@ -58,7 +59,8 @@ void run_device(Cut& c) {
   count_op();
   c.request.uploaded = [&c](const ir::Node& n) { return c.births.contains(&n); };
   GilRelease no_gil;
-  settle(c, executor().sync(c.request));
+  c.plan = executor().plan(std::move(c.request));
+  settle(c, executor().sync(c.plan));
 }
 
 }  // namespace

@@ -39,8 +39,7 @@ void replace(const ir::NodePtr& from, const ir::NodePtr& to) {
 ir::Value host_value(const Impl& t) {
   std::lock_guard lock(state_lock());
   const Alias& a = *t.alias();
-  return t.whole() && a.pending() && ops::is_host_kind(a.value.node->kind()) ? a.value
-                                                                             : ir::Value();
+  return t.whole() && a.pending() && a.value.node->kind().host ? a.value : ir::Value();
 }
 
 void check_errors(const at::Tensor& info, std::string_view name, bool is_matrix) {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "torch/trace.h"
 
 namespace tp::torch_room {
 namespace {
@@ -71,6 +72,27 @@ const at::Generator& default_generator() {
 
 at::Generator new_generator() { return at::make_generator<Generator>(); }
 
+uint64_t random_offset() {
+  at::Generator g = default_generator();
+  std::lock_guard lock(g.mutex());
+  return g.get<Generator>()->get_offset();
+}
+
+void set_random_offset(uint64_t offset) {
+  at::Generator g = default_generator();
+  std::lock_guard lock(g.mutex());
+  g.set_offset(offset);
+}
+
+std::pair<int64_t, int64_t> take_random(int64_t draws) {
+  at::Generator g = default_generator();
+  std::lock_guard lock(g.mutex());
+  auto* ours = g.get<Generator>();
+  uint64_t offset = ours->get_offset();
+  ours->set_offset(offset + static_cast<uint64_t>(draws));
+  return {static_cast<int64_t>(ours->current_seed()), static_cast<int64_t>(offset)};
+}
+
 std::pair<int64_t, int64_t> next_random(const std::optional<at::Generator>& g) {
   at::Generator use = g && g->defined() ? *g : default_generator();
   if (use.device().type() != c10::kXLA)
@@ -78,6 +100,9 @@ std::pair<int64_t, int64_t> next_random(const std::optional<at::Generator>& g) {
          cat("Expected a 'xla' device type for generator but found '",
              use.device().type() == c10::kCPU ? "cpu" : use.device().str(), "'"),
          "make it with torch.Generator(device=\"xla\")");
+  if (tracing() && use.unsafeGetGeneratorImpl() != default_generator().unsafeGetGeneratorImpl())
+      [[unlikely]]
+    t_trace->refuse("it draws from a generator of its own");
   std::lock_guard lock(use.mutex());
   return use.get<Generator>()->next();
 }

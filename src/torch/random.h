@@ -16,6 +16,11 @@ namespace tp::torch_room {
 // device.
 std::pair<int64_t, int64_t> next_random(const std::optional<at::Generator>& g);
 const at::Generator& default_generator();
+// Of the default generator: how far it is; and the (seed, offset) of `draws` numbers, which it
+// moves behind.
+uint64_t random_offset();
+void set_random_offset(uint64_t offset);
+std::pair<int64_t, int64_t> take_random(int64_t draws);
 at::Generator new_generator();
 
 }  // namespace tp::torch_room

@@ -19,6 +19,7 @@
 #include "torch/frames.h"
 #include "torch/host_op.h"
 #include "torch/random.h"
+#include "torch/trace.h"
 
 namespace tp::torch_room {
 
@@ -261,8 +262,12 @@ void Call::real(const ArgInfo& a, double v) {
 
 void Call::random(const std::optional<at::Generator>& g) {
   auto [seed, offset] = next_random(g);
-  attrs_.operand(kSeed, number(at::Scalar(seed), false));
-  attrs_.operand(kOffset, number(at::Scalar(offset), false));
+  int64_t s = number(at::Scalar(seed), false), o = number(at::Scalar(offset), false);
+  attrs_.operand(kSeed, s);
+  attrs_.operand(kOffset, o);
+  if (tracing()) [[unlikely]]
+    t_trace->drew(operands_[static_cast<size_t>(s)].node, operands_[static_cast<size_t>(o)].node,
+                  offset);
   // A distribution's parameters are run-time numbers: their range is asked at every call, not once
   // a type.
   if (op_.row->check) with_args([&](const ops::Args& args) { op_.row->check(args); });

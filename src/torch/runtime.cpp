@@ -21,6 +21,7 @@
 #include "torch/census.h"
 #include "torch/cuts.h"
 #include "torch/errors.h"
+#include "torch/trace.h"
 
 namespace tp::torch_room {
 
@@ -32,16 +33,27 @@ namespace {
 void* (*g_release)() = nullptr;
 void (*g_acquire)(void*) = nullptr;
 
+// A value, without holding on to it: valid while the plan lives that owns it.
+struct Mark {
+  const ir::Node* node;
+  uint32_t index;
+  bool is(const Value& v) const { return v.node.get() == node && v.index == index; }
+};
+
 // What one device's sync is about: pending aliases (by id: one may die while the sync runs) with
 // the values they had, and the fills that are births.
 struct Collected {
   std::vector<uint64_t> ids;
-  std::vector<Value> roots;
+  std::vector<Value> roots;  // until they go into `request`
+  std::vector<Mark> marks;   // which they were
+  exec::PlanRequest request;
+  exec::PlanPtr plan;  // owns what `request` had
   std::unordered_set<const ir::Node*> births;
-  std::vector<std::pair<uint64_t, ir::NodePtr>> born;
+  std::vector<uint64_t> born;     // whose initial values they are
+  std::vector<ir::NodePtr> held;  // those, until they go into `request`
   // For donation (exec::InPlace), of a full sync.
   std::vector<const void*> was, kept;
-  std::vector<Value> taken;
+  bool took = false;  // the pending values are out of their tensors
 };
 
 enum class Scope { kRead, kFull };
@@ -49,18 +61,20 @@ enum class Scope { kRead, kFull };
 Collected collect(int device, uint64_t only, Scope scope) {
   Collected c;
   for_each_alias([&](Alias& a) {
-    if (device_index(a.device) != device) return;
+    if (device_index(a.device) != device || a.traced) return;
     if (only && a.id != only) return;
     const void* was = a.was;
     if (scope == Scope::kFull && a.data) c.kept.push_back(a.data.get());
     if (a.birth) {
       was = a.birth.get();
       c.births.insert(a.birth.get());
-      c.born.emplace_back(a.id, std::move(a.birth));
+      c.born.push_back(a.id);
+      c.held.push_back(std::move(a.birth));
       a.birth = ir::NodePtr();
     }
     if (!a.pending() || (a.raised && !only)) return;
     c.roots.push_back(a.value);
+    c.marks.push_back({a.value.node.get(), a.value.index});
     c.ids.push_back(a.id);
     if (scope == Scope::kFull) c.was.push_back(was);
   });
@@ -77,16 +91,15 @@ void for_each_collected(const Collected& c, F&& f) {
   });
 }
 
-// Moves the pending values out of their tensors (exec::InPlace::take). Values gathered through
-// views go for good: they are only a memo, and hold on to nodes.
+// Takes the pending values out of their tensors (Executor::sync): the plan is their only owner
+// then. Values gathered through views go for good: they are only a memo, and hold on to nodes.
 bool take(Collected& c) {
   Dropped old;
   size_t found = 0;
-  c.taken.resize(c.ids.size());
+  c.took = true;
   for_each_collected(c, [&](Alias& a, size_t i) {
-    if (!a.pending() || !(a.value == c.roots[i])) return;
+    if (!a.pending() || !c.marks[i].is(a.value)) return;
     ++found;
-    c.taken[i] = std::move(a.value);
     a.value = Value();
     a.taken = true;
     old.gathers(a);
@@ -94,19 +107,16 @@ bool take(Collected& c) {
   return found == c.ids.size();
 }
 
-void offer_in_place(Collected& c, exec::InPlace* in) {
-  in->was = c.was;
-  in->kept = [&c](const void* p) {
-    return std::find(c.kept.begin(), c.kept.end(), p) != c.kept.end();
-  };
-  in->take = [&c] { return take(c); };
-  in->root_references = 2;  // the tensor's, then `taken`'s, and that of `roots`
-  for (const auto& [id, node] : c.born) in->held.push_back(node.get());
+void offer_in_place(Collected& c, exec::PlanRequest* r) {
+  r->was = std::move(c.was);
+  std::sort(c.kept.begin(), c.kept.end());
+  r->kept = [&c](const void* p) { return std::binary_search(c.kept.begin(), c.kept.end(), p); };
 }
 
-exec::SyncRequest request_of(const Collected& c, int device, bool force_data) {
-  exec::SyncRequest r;
-  r.roots = c.roots;
+exec::PlanRequest request_of(Collected& c, int device, bool force_data) {
+  exec::PlanRequest r;
+  r.roots = std::move(c.roots);
+  r.held = std::move(c.held);
   r.uploaded = [&c](const ir::Node& n) { return c.births.contains(&n); };
   r.device = device;
   r.force_data = force_data;
@@ -117,22 +127,22 @@ exec::SyncRequest request_of(const Collected& c, int device, bool force_data) {
 // A failed sync leaves the tensors as they were, births included. Ids ascend in the arena and in
 // `born`.
 void restore(Collected& c) {
-  if (!c.taken.empty())
+  if (c.took)
     for_each_collected(c, [&](Alias& a, size_t i) {
-      if (!std::exchange(a.taken, false)) return;
-      a.value = std::move(c.taken[i]);
+      if (std::exchange(a.taken, false)) a.value = c.plan->root(i);
     });
+  const std::vector<ir::NodePtr>& held = c.plan ? c.plan->held : c.request.held;
   size_t i = 0;
   for_each_alias([&](Alias& a) {
-    while (i < c.born.size() && c.born[i].first < a.id) ++i;
-    if (i < c.born.size() && c.born[i].first == a.id && !a.birth) a.birth = c.born[i].second;
+    while (i < c.born.size() && c.born[i] < a.id) ++i;
+    if (i < c.born.size() && c.born[i] == a.id && !a.birth) a.birth = held[i];
   });
 }
 
 void settle(const Collected& c, exec::SyncResult& result) {
   Dropped old;
   for_each_collected(c, [&](Alias& a, size_t i) {
-    if (!std::exchange(a.taken, false) && !(a.value == c.roots[i])) return;  // written meanwhile
+    if (!std::exchange(a.taken, false) && !c.marks[i].is(a.value)) return;  // written meanwhile
     settle(a, result.outputs[i], old);
   });
 }
@@ -142,7 +152,7 @@ void mark_raised(const Collected& c, const exec::HostFailure& f) {
   for (size_t i : f.roots()) place[c.ids[i]] = i;
   for_each_alias([&](Alias& a) {
     auto it = place.find(a.id);
-    if (it != place.end() && a.value == c.roots[it->second]) a.raised = true;
+    if (it != place.end() && c.marks[it->second].is(a.value)) a.raised = true;
   });
 }
 
@@ -150,11 +160,12 @@ void mark_raised(const Collected& c, const exec::HostFailure& f) {
 bool sync_device(int device, bool force_data, uint64_t only = 0) {
   Collected c = collect(device, only, force_data ? Scope::kFull : Scope::kRead);
   if (c.roots.empty()) return false;
-  exec::SyncRequest request = request_of(c, device, force_data);
-  if (force_data) offer_in_place(c, &request.in_place);
+  c.request = request_of(c, device, force_data);
+  if (force_data) offer_in_place(c, &c.request);
   GilRelease no_gil;
   try {
-    exec::SyncResult result = executor().sync(std::move(request));
+    c.plan = executor().plan(std::move(c.request));
+    exec::SyncResult result = executor().sync(c.plan, [&c] { return take(c); });
     settle(c, result);
   } catch (const exec::HostFailure& f) {
     restore(c);
@@ -192,7 +203,7 @@ int device_count() {
 
 bool has_pending() {
   bool any = false;
-  for_each_alias([&](Alias& a) { any = any || a.pending(); });
+  for_each_alias([&](Alias& a) { any = any || (a.pending() && !a.traced); });
   return any;
 }
 
@@ -274,6 +285,7 @@ void sync_for(Alias& a) {
 }
 
 at::Tensor root_on_host(Alias& a, const char* why) {
+  if (tracing() && a.traced) t_trace->refuse(cat("it reads a value (", why, ")"));
   Read reading(why);
   for (;;) {
     DataPtr data;
@@ -298,6 +310,33 @@ at::Tensor root_on_host(Alias& a, const char* why) {
   }
 }
 
+}  // namespace
+
+client::DataPtr computed(Alias& a) {
+  static probe::Counter& syncs = probe::counter("CompiledInputSync");
+  for (int tries = 0;; ++tries) {
+    bool taken, host;
+    {
+      std::lock_guard lock(state_lock());
+      if (a.data) return a.data;
+      taken = a.taken;
+      host = a.host.defined();
+    }
+    check(tries < 100000, "an alias is in one of its states");
+    if (taken) {
+      wait_while_taken();
+    } else if (host) {
+      GilRelease no_gil;
+      upload_host(a);
+    } else {
+      syncs.add();
+      sync_for(a);
+    }
+  }
+}
+
+namespace {
+
 // The root's memory as a flat tensor: logical order, unless the alias has a layout of its own.
 at::Tensor memory_of(const at::Tensor& root, const Alias& a) {
   if (!a.strides) return root.reshape(-1);
@@ -320,7 +359,12 @@ GilRelease::~GilRelease() {
 }
 
 exec::Executor& executor() {
-  static auto* e = new exec::Executor(kTorchGit, kRevision);  // outlives static destructors
+  static auto* e = new exec::Executor(  // outlives static destructors
+      []() -> client::ComputationClient& {
+        client::check_not_forked();
+        return client::client();
+      },
+      kTorchGit, kRevision);
   return *e;
 }
 
@@ -349,7 +393,12 @@ void wait_all() {
   GilRelease no_gil;
   probe::Section section("torch_pjrt::wait");
   int64_t start = probe::now_ns();
-  guarded([] { executor().wait(); }, [] { return std::string("torch_pjrt.wait()"); });
+  guarded(
+      [] {
+        client::check_not_forked();
+        executor().wait();
+      },
+      [] { return std::string("torch_pjrt.wait()"); });
   probe::event(probe::Phase::kWait, start, probe::now_ns());
 }
 
@@ -383,7 +432,7 @@ exec::GraphRecord describe(c10::ArrayRef<at::Tensor> tensors) {
           if (a.birth) c.births.insert(a.birth.get());
         });
         for (const at::Tensor& t : tensors) c.roots.push_back(value_of(impl_of(t)));
-        exec::SyncRequest request = request_of(c, 0, false);
+        exec::PlanRequest request = request_of(c, 0, false);
         GilRelease no_gil;
         return executor().describe(std::move(request));
       },

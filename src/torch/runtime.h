@@ -28,6 +28,10 @@ bool busy();
 // cut, counted with the user's line under `why` ("item", "copy to cpu").
 at::Tensor read(Impl& t, const char* why);
 
+// The alias's value as a buffer: uploaded where it is on the host, computed with all other pending
+// values where it is pending (counted as CompiledInputSync).
+client::DataPtr computed(Alias& a);
+
 // The graph that a sync of these tensors would run, without running it.
 exec::GraphRecord describe(c10::ArrayRef<at::Tensor> tensors);
 

@@ -13,6 +13,7 @@
 #include "torch/errors.h"
 #include "torch/frames.h"
 #include "torch/runtime.h"
+#include "torch/trace.h"
 
 namespace tp::torch_room {
 
@@ -124,6 +125,12 @@ Value root_value(Alias& a) {
   }
 }
 
+// A function that is traced may write what it was given, and what it made.
+void check_traced(const Alias& a) {
+  if (tracing() && !a.traced) [[unlikely]]
+    t_trace->refuse(cat("it writes a tensor ", a.type.text(), " that is not among its arguments"));
+}
+
 // What the alias held, dropped after the lock is released.
 struct Old {
   Value value;
@@ -165,7 +172,8 @@ Alias::Alias(Value v, std::unique_ptr<Dims> s, c10::Device d)
       device(d),
       id(next_id()),
       made_at(v.node->location()),
-      value(std::move(v)) {
+      value(std::move(v)),
+      traced(tracing()) {
   std::lock_guard lock(state_lock());
   prev = g_arena.last;
   (prev ? prev->next : g_arena.first) = this;
@@ -338,7 +346,7 @@ at::Tensor make_tensor(Value v, std::span<const int64_t> strides, c10::Device de
       std::move(alias), caffe2::TypeMeta::fromScalarType(to_scalar_type(type.dtype())));
   // Strides of size-1 dims move no byte, so the alias is row-major; but eager shows them, so the
   // tensor does.
-  if (eager_mode()) touch(*impl->alias());
+  if (eager_mode() && !tracing()) touch(*impl->alias());
   if (strides.empty())
     impl->set_sizes_contiguous(ref_of(type.dims()));
   else
@@ -406,7 +414,8 @@ void write(Impl& t, Value v) {
   check(v.type() == type_of(t),
         cat("a write of ", v.type().text(), " fits the tensor ", type_of(t).text()));
   Alias& a = *t.alias();
-  if (eager_mode()) touch(a);
+  check_traced(a);
+  if (eager_mode() && !a.traced) touch(a);
   Old old;
   if (t.whole()) {
     std::lock_guard lock(state_lock());
@@ -425,6 +434,7 @@ void write(Impl& t, Value v) {
 }
 
 void adopt(Impl& t, Value v, std::span<const int64_t> strides) {
+  check_traced(*t.alias());
   t.set_sizes_and_strides(t.sizes(), ref_of(strides));
   if (t.alias().use_count() > 1) {  // other tensors see the memory: they keep it
     t.refresh_whole();
@@ -438,6 +448,7 @@ void adopt(Impl& t, Value v, std::span<const int64_t> strides) {
 
 void write_host(Impl& t, at::Tensor host) {
   Alias& a = *t.alias();
+  check_traced(a);
   if (!t.whole()) {
     // Through a view: the bytes go up as a buffer of their own and are scattered.
     auto owner = std::make_shared<at::Tensor>(host);
@@ -456,12 +467,13 @@ void write_host(Impl& t, at::Tensor host) {
 
 void write_fill(Impl& t, const ir::Scalar& s) {
   Alias& a = *t.alias();
+  check_traced(a);
   if (!t.whole()) {
     // A window's fill is never a birth value: a number, spread over the window.
     Value n{ir::Node::make_number(s, false), 0};
     return write(t, expand(cast(n, type_of(t).dtype()), span_of(t.sizes())));
   }
-  if (eager_mode()) touch(a);
+  if (eager_mode() && !a.traced) touch(a);
   Value v = fill_value(s, a.type);
   Old old;
   ir::NodePtr old_birth;
@@ -473,6 +485,55 @@ void write_fill(Impl& t, const ir::Scalar& s) {
     a.birth = v.node;
   }
 }
+
+void write_data(Impl& t, client::DataPtr data) {
+  Alias& a = *t.alias();
+  if (!t.whole()) {
+    ir::Type type = type_of(t);
+    return write(t, {ir::Node::make_data(type, std::move(data)), 0});
+  }
+  Old old;
+  std::lock_guard lock(state_lock());
+  old = replace_locked(a, Value());
+  a.birth = ir::NodePtr();
+  a.data = std::move(data);
+  a.was = nullptr;
+}
+
+at::Tensor make_device_tensor(client::DataPtr data, std::span<const int64_t> strides,
+                              c10::Device device) {
+  ir::NodePtr leaf = ir::Node::make_data(data->type(), data);
+  leaf->set_location(here());
+  at::Tensor t = make_tensor({std::move(leaf), 0}, strides, device);
+  Alias& a = *impl_of(t).alias();
+  Dropped old;
+  std::lock_guard lock(state_lock());
+  settle(a, std::move(data), old);
+  return t;
+}
+
+client::DataPtr take_data(Alias& a, const client::DataPtr& buffer) {
+  Dropped old;
+  std::lock_guard lock(state_lock());
+  if (a.data != buffer || a.taken || !a.gathers.empty()) return nullptr;
+  long owners = 2;  // the alias's handle and the caller's
+  if (a.value) {
+    if (a.value.node->references() > 1) return nullptr;
+    ++owners;
+  }
+  if (buffer.use_count() != owners) return nullptr;
+  old.value(a);
+  a.taken = true;
+  return std::move(a.data);
+}
+
+void give_back_data(Alias& a, client::DataPtr data) {
+  std::lock_guard lock(state_lock());
+  if (!std::exchange(a.taken, false)) return;
+  a.data = std::move(data);
+}
+
+void upload_host(Alias& a) { root_value(a); }
 
 const char* state_of(const Impl& t) {
   if (!t.whole()) return "view";

@@ -63,6 +63,7 @@ class Alias final : public c10::intrusive_ptr_target {
   const void* was = nullptr;  // buffer of the last sync, since overwritten; a tag, never followed
   ir::NodePtr birth;          // the fill this alias was born as, until its first sync
   bool raised = false;        // `value` needs a host op that raised: computed only when read itself
+  const bool traced;          // made while its thread traced (trace.h): no sync computes it
   uint64_t version = 0;       // bumped by each write
   // Values gathered through views of the current version, by hash of the view's arguments.
   std::vector<std::pair<Hash128, ir::Value>> gathers;
@@ -186,6 +187,19 @@ void adopt(Impl& t, ir::Value v, std::span<const int64_t> strides);
 void write_host(Impl& t, at::Tensor host);
 // Gives the alias of t a fresh fill, as its birth value where it has none yet.
 void write_fill(Impl& t, const ir::Scalar& s);
+
+// The same for a buffer of t's dtype and sizes.
+void write_data(Impl& t, client::DataPtr data);
+// A new tensor over a new alias that holds `data`. Empty strides: row-major.
+at::Tensor make_device_tensor(client::DataPtr data, std::span<const int64_t> strides,
+                              c10::Device device);
+// Takes the alias's buffer out of it for a launch that may consume it, where nobody but the alias
+// and the caller's `buffer` owns it; else null. Whoever asks for the alias's value waits.
+client::DataPtr take_data(Alias& a, const client::DataPtr& buffer);
+// Puts it back, unless the alias was written meanwhile.
+void give_back_data(Alias& a, client::DataPtr data);
+// Uploads an alias in state host.
+void upload_host(Alias& a);
 
 // "device", "ir", "host" or "view".
 const char* state_of(const Impl& t);

@@ -60,17 +60,17 @@ struct DiskCacheTest : testing::Test {
   }
   void store(DiskCache& to, const Key& key, std::string_view module = "module") {
     auto e = client->compile({.module = module, .outputs = std::span(&kOut, 1)});
-    to.store(program(key, module), *e, 0.5);
+    to.store(*client, program(key, module), *e, 0.5);
   }
   size_t files() { return list_folder(dir.path).programs.size(); }
 };
 
 TEST_F(DiskCacheTest, StoredProgramIsLoadedByAnotherCache) {
   Key k = key_of("a");
-  EXPECT_EQ(cache.load(program(k)), nullptr);
+  EXPECT_EQ(cache.load(*client, program(k)), nullptr);
   store(cache, k);
   DiskCache other;
-  auto e = other.load(program(k));
+  auto e = other.load(*client, program(k));
   ASSERT_NE(e, nullptr);
   EXPECT_EQ(e->output_types()[0], kOut);
   EXPECT_EQ(client->count("deserialize"), 1u);
@@ -91,7 +91,7 @@ TEST_F(DiskCacheTest, AColdCompileIsExplainedByWhatIsStored) {
   auto e = client->compile({.module = "module", .outputs = std::span(&kOut, 1)});
   StoredProgram p = program(old);
   p.words = {{"torch revision", "2.13.0"}};
-  cache.store(p, *e, 0.5);
+  cache.store(*client, p, *e, 0.5);
   EXPECT_EQ(ask(now, "2.14.1"), "torch went 2.13.0 -> 2.14.1");
   EXPECT_EQ(ask(read, "2.13.0"),
             "compiled for a read where before it was for a sync, or the other way round");
@@ -104,16 +104,16 @@ TEST_F(DiskCacheTest, HitsAndMissesAreCounted) {
   int64_t hits = probe::counter("PersistentCacheHit").value();
   int64_t misses = probe::counter("PersistentCacheMiss").value();
   Key k = key_of("a");
-  cache.load(program(k));
+  cache.load(*client, program(k));
   store(cache, k);
-  cache.load(program(k));
+  cache.load(*client, program(k));
   EXPECT_EQ(probe::counter("PersistentCacheHit").value(), hits + 1);
   EXPECT_EQ(probe::counter("PersistentCacheMiss").value(), misses + 1);
 }
 
 TEST_F(DiskCacheTest, OtherKeyIsAnotherFile) {
   store(cache, key_of("a"));
-  EXPECT_EQ(cache.load(program(key_of("b"))), nullptr);
+  EXPECT_EQ(cache.load(*client, program(key_of("b"))), nullptr);
   store(cache, key_of("b"));
   EXPECT_EQ(files(), 2u);
 }
@@ -121,7 +121,7 @@ TEST_F(DiskCacheTest, OtherKeyIsAnotherFile) {
 TEST_F(DiskCacheTest, CollisionOfKeysNeverGivesAnotherGraphsProgram) {
   Key k = key_of("a");
   store(cache, k, "one");
-  EXPECT_EQ(cache.load(program(k, "other")), nullptr);
+  EXPECT_EQ(cache.load(*client, program(k, "other")), nullptr);
 }
 
 TEST_F(DiskCacheTest, BrokenFileIsDiscardedSaidOnceAndStoredAgain) {
@@ -129,20 +129,20 @@ TEST_F(DiskCacheTest, BrokenFileIsDiscardedSaidOnceAndStoredAgain) {
   for (const Key& k : {a, b}) {
     store(cache, k);
     dir.put(program_file_name(k.total), "torch_pjrt stored program 1\nchecksum 0\n");
-    EXPECT_EQ(cache.load(program(k)), nullptr);
+    EXPECT_EQ(cache.load(*client, program(k)), nullptr);
   }
   EXPECT_EQ(files(), 0u);
   ASSERT_EQ(said.size(), 1u);
   EXPECT_NE(said[0].find("compiled again"), std::string::npos) << said[0];
   store(cache, a);
-  EXPECT_NE(cache.load(program(a)), nullptr);
+  EXPECT_NE(cache.load(*client, program(a)), nullptr);
 }
 
 TEST_F(DiskCacheTest, ProgramThatThePluginRefusesIsDiscarded) {
   Key k = key_of("a");
   store(cache, k);
   client->fail_deserialize = Error(Code::kRuntime, "Invalid target machine features");
-  EXPECT_EQ(cache.load(program(k)), nullptr);
+  EXPECT_EQ(cache.load(*client, program(k)), nullptr);
   EXPECT_EQ(files(), 0u);
   ASSERT_EQ(said.size(), 1u);
   EXPECT_NE(said[0].find("Invalid target machine features"), std::string::npos);
@@ -161,13 +161,13 @@ TEST_F(DiskCacheTest, FolderStaysBelowItsLimitAndTheUsedStay) {
   for (char c = 'a'; c < 'e'; ++c) store(cache, key_of(std::string(1, c)));
   int64_t one = list_folder(dir.path).programs[0].bytes;
   usleep(20000);
-  EXPECT_NE(cache.load(program(key_of("a"))), nullptr);
+  EXPECT_NE(cache.load(*client, program(key_of("a"))), nullptr);
   usleep(20000);
   place(false, 3 * one + one / 2);
   store(cache, key_of("e"));
   EXPECT_EQ(files(), 3u);
-  EXPECT_NE(cache.load(program(key_of("a"))), nullptr);
-  EXPECT_EQ(cache.load(program(key_of("b"))), nullptr);
+  EXPECT_NE(cache.load(*client, program(key_of("a"))), nullptr);
+  EXPECT_EQ(cache.load(*client, program(key_of("b"))), nullptr);
 }
 
 TEST_F(DiskCacheTest, ReadOnlyFolderIsReadAndNotWritten) {
@@ -175,13 +175,13 @@ TEST_F(DiskCacheTest, ReadOnlyFolderIsReadAndNotWritten) {
   place(true);
   store(cache, key_of("b"));
   EXPECT_EQ(files(), 1u);
-  EXPECT_NE(cache.load(program(key_of("a"))), nullptr);
+  EXPECT_NE(cache.load(*client, program(key_of("a"))), nullptr);
   EXPECT_TRUE(said.empty());
 }
 
 TEST_F(DiskCacheTest, ReadOnlyPlaceThatIsMissingIsNotMade) {
   set_cache_place({dir.file("none"), true, 1 << 20});
-  EXPECT_EQ(cache.load(program(key_of("a"))), nullptr);
+  EXPECT_EQ(cache.load(*client, program(key_of("a"))), nullptr);
   EXPECT_FALSE(std::filesystem::exists(dir.file("none")));
   EXPECT_TRUE(said.empty());
 }
@@ -191,7 +191,7 @@ TEST_F(DiskCacheTest, FolderThatCannotBeUsedIsSaidOnceAndNothingFails) {
   set_cache_place({dir.file("file"), false, 1 << 20});
   for (const char* k : {"a", "b", "c"}) {
     store(cache, key_of(k));
-    EXPECT_EQ(cache.load(program(key_of(k))), nullptr);
+    EXPECT_EQ(cache.load(*client, program(key_of(k))), nullptr);
   }
   ASSERT_EQ(said.size(), 1u);
   EXPECT_NE(said[0].find("going on without"), std::string::npos);
@@ -207,14 +207,14 @@ TEST_F(DiskCacheTest, FullDiskIsSaidOnceAndLoadingGoesOn) {
   EXPECT_EQ(said.size(), 1u);
   EXPECT_EQ(files(), 1u);
   EXPECT_TRUE(list_folder(dir.path).parts.empty());
-  EXPECT_NE(cache.load(program(key_of("a"))), nullptr);
+  EXPECT_NE(cache.load(*client, program(key_of("a"))), nullptr);
 }
 
 TEST_F(DiskCacheTest, WithoutAPlaceNothingHappens) {
   set_cache_place({});
   int64_t misses = probe::counter("PersistentCacheMiss").value();
   store(cache, key_of("a"));
-  EXPECT_EQ(cache.load(program(key_of("a"))), nullptr);
+  EXPECT_EQ(cache.load(*client, program(key_of("a"))), nullptr);
   EXPECT_EQ(client->count("serialize"), 0u);
   EXPECT_EQ(probe::counter("PersistentCacheMiss").value(), misses);
 }

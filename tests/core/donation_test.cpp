@@ -53,7 +53,7 @@ struct DonationTest : testing::Test {
   std::vector<uint8_t> released(const ir::Graph& graph, const std::vector<Donor>& d) {
     std::vector<uint32_t> known = count_references(graph);
     for (const Value& r : roots) ++known[r.node->slot];  // the member `roots`
-    return releasable(graph, d, known, 1);
+    return releasable(graph, d, known);
   }
 };
 

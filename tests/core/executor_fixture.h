@@ -49,7 +49,7 @@ inline Value fill(double v) {
 
 struct ExecutorTest : testing::Test {
   FakeClient* client = new FakeClient;
-  Executor executor{"torch", "ours"};
+  Executor executor{[this]() -> client::ComputationClient& { return *client; }, "torch", "ours"};
 
   ExecutorTest() { client::set_client_for_testing(std::unique_ptr<FakeClient>(client)); }
   ~ExecutorTest() override { client::set_client_for_testing(nullptr); }
@@ -59,11 +59,32 @@ struct ExecutorTest : testing::Test {
     auto d = client->transfer_to_device({bytes, kVec, nullptr}, 0);
     return {Node::make_data(kVec, std::move(d)), 0};
   }
-  SyncResult sync(std::vector<Value> roots, bool births = false) {
-    SyncRequest r;
+  static PlanRequest request(std::vector<Value> roots, bool births = false) {
+    PlanRequest r;
     r.roots = std::move(roots);
     r.uploaded = [births](const Node&) { return births; };
-    return executor.sync(std::move(r));
+    return r;
+  }
+  // The only owner of these: a braced list keeps copies until its statement ends.
+  static std::vector<Value> moved(Value a, Value b = {}) {
+    std::vector<Value> v;
+    v.push_back(std::move(a));
+    if (b) v.push_back(std::move(b));
+    return v;
+  }
+  // Of a full sync in which root i overwrites the tensor that held was[i].
+  static PlanRequest updates(std::vector<Value> roots, std::vector<const void*> was) {
+    PlanRequest r = request(std::move(roots));
+    r.force_data = true;
+    r.was = std::move(was);
+    r.kept = [](const void*) { return false; };
+    return r;
+  }
+  SyncResult sync(PlanRequest r) {
+    return executor.sync(executor.plan(std::move(r)), [] { return true; });
+  }
+  SyncResult sync(std::vector<Value> roots, bool births = false) {
+    return sync(request(std::move(roots), births));
   }
   const FakeClient::Call& last(std::string_view what) {
     for (size_t i = client->calls.size(); i-- > 0;)

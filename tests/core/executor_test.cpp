@@ -12,6 +12,15 @@
 namespace tp::exec {
 namespace {
 
+Value power(Value x, double exponent) {
+  ir::AttrsBuilder attrs;
+  attrs.operand(ir::symbol("self"), 0);
+  attrs.real(ir::symbol("exponent"), exponent);
+  return {Node::make(ops::kind_of(*ops::find_row("aten::pow.Tensor_Scalar")), std::span(&x, 1),
+                     {&kVec, 1}, attrs.words()),
+          0};
+}
+
 TEST_F(ExecutorTest, SecondSyncOfEqualGraphsCompilesNothing) {
   auto a = sync({sine(data(1))}), b = sync({sine(data(9))});
   EXPECT_EQ(client->count("compile"), 1u);
@@ -109,7 +118,7 @@ TEST_F(ExecutorTest, BufferThatIsARootComesBackItself) {
 }
 
 TEST_F(ExecutorTest, NothingToDoRunsNothing) {
-  EXPECT_TRUE(sync({}).outputs.empty());
+  EXPECT_TRUE(sync(std::vector<Value>()).outputs.empty());
   EXPECT_EQ(client->count("execute"), 0u);
 }
 
@@ -211,10 +220,7 @@ TEST_F(ExecutorTest, FailedOutputsThatNobodyHoldsAreForgotten) {
 
 TEST_F(ExecutorTest, DescribeNeitherCompilesNorRuns) {
   Value v = mul(data(), real(2));
-  SyncRequest r;
-  r.roots = {v};
-  r.uploaded = [](const Node&) { return false; };
-  GraphRecord g = executor.describe(r);
+  GraphRecord g = executor.describe(request({v}));
   EXPECT_EQ(client->count("compile") + client->count("execute"), 0u);
   EXPECT_EQ(executor.cache().size(), 0u);
   EXPECT_EQ(g.nodes, 3u) << g.text;  // buffer, number, product
@@ -224,11 +230,8 @@ TEST_F(ExecutorTest, DescribeNeitherCompilesNorRuns) {
 
 TEST_F(ExecutorTest, DescribeTellsTheKeyThatSyncUses) {
   Value v = sine(data());
-  SyncRequest r;
-  r.roots = {v};
-  r.uploaded = [](const Node&) { return false; };
-  Hash128 told = executor.describe(r).key;
-  executor.sync(r);
+  Hash128 told = executor.describe(request({v})).key;
+  sync({v});
   EXPECT_EQ(executor.last().key, told);
 }
 
@@ -242,9 +245,7 @@ TEST_F(ExecutorTest, LastIsTheProgramThatRan) {
 
 TEST_F(ExecutorTest, AReadAndAFullSyncHaveTwoKeys) {
   Value x = data();
-  SyncRequest r;
-  r.roots = {sine(x)};
-  r.uploaded = [](const Node&) { return false; };
+  PlanRequest r = request({sine(x)});
   Hash128 read = executor.describe(r).key;
   r.force_data = true;
   EXPECT_NE(executor.describe(r).key, read);
@@ -259,6 +260,73 @@ TEST_F(ExecutorTest, BuffersOfARunAreKeptUntilItIsDone) {
   }
   executor.wait();
   EXPECT_TRUE(watch.expired());
+}
+
+// ---- plan, prepare, run ---------------------------------------------------------------------
+
+TEST_F(ExecutorTest, APlanTouchesNothing) {
+  PlanPtr p = executor.plan(request({mul(data(), fill(2))}, true));
+  EXPECT_EQ(client->count("compile") + client->count("execute"), 0u);
+  EXPECT_EQ(client->count("to_device"), 1u);  // data() itself
+  EXPECT_EQ(p->graph.num_buffers, 2u);
+}
+
+TEST_F(ExecutorTest, PreparingCompilesAndRunsNothing) {
+  Prepared p = executor.prepare(executor.plan(request({sine(data())})));
+  ASSERT_NE(p.program, nullptr);
+  EXPECT_EQ(client->count("compile"), 1u);
+  EXPECT_EQ(client->count("execute"), 0u);
+}
+
+TEST_F(ExecutorTest, APreparedProgramRunsWithOtherArguments) {
+  Prepared p = executor.prepare(executor.plan(request({sine(data())})));
+  auto other = std::static_pointer_cast<client::Data>(data(5).node->payload());
+  auto out = executor.run(p.program, {.arguments = {&other, 1}});
+  ASSERT_EQ(out.size(), 1u);
+  EXPECT_EQ(last("execute").arguments, (std::vector<const client::Data*>{other.get()}));
+  EXPECT_EQ(client->count("compile"), 1u);
+}
+
+TEST_F(ExecutorTest, APlanMayBePreparedAfterItsNodesWentIntoAnotherGraph) {
+  Value x = data(), s = sine(x), c = cosine(s);
+  PlanPtr first = executor.plan(request({s}));
+  executor.plan(request({c, mul(x, s)}));
+  EXPECT_EQ(executor.prepare(first).program->nodes, 2u);
+  EXPECT_EQ(last("compile").module.find("stablehlo.cosine"), std::string::npos);
+}
+
+TEST_F(ExecutorTest, AHeldPlanOfAFamilyRunsItsOwnNumbers) {
+  Value x = data();
+  sync({power(x, 1.5)});
+  PlanPtr held = executor.plan(request({power(x, 2.5)}));
+  sync({power(x, 3.5)});
+  Prepared p = executor.prepare(held);
+  EXPECT_NE(p.plan, held);
+  EXPECT_EQ(p.plan->base, held);
+  Uploads uploads;
+  auto args = executor.arguments(*p.plan, uploads);
+  EXPECT_EQ(bytes<double>(args.back().get()), (std::vector<double>{2.5}));
+}
+
+TEST_F(ExecutorTest, AFillThatIsARootGoesUpBeforeTheLaunch) {
+  Value w = data();
+  const void* was = w.node->payload().get();
+  sync(updates(moved(sine(std::move(w)), fill(3)), {was, nullptr}));
+  std::vector<std::string> order;
+  for (const FakeClient::Call& c : client->calls) order.push_back(c.what);
+  EXPECT_EQ(order, (std::vector<std::string>{"to_device", "compile", "to_device", "execute"}));
+}
+
+TEST_F(ExecutorTest, EqualGraphsOnTwoDevicesHaveTwoKeys) {
+  Value v = sine(data());
+  PlanRequest r = request({v});
+  Key here = executor.plan(PlanRequest(r))->key;
+  r.device = 1;
+  Key there = executor.plan(PlanRequest(r))->key;
+  EXPECT_NE(here.total, there.total);
+  size_t differ = 0;
+  for (size_t i = 0; i < here.digests.size(); ++i) differ += !(here.digests[i] == there.digests[i]);
+  EXPECT_EQ(differ, 1u);
 }
 
 // ---- the parameter sequence -----------------------------------------------------------------
@@ -309,10 +377,7 @@ TEST_F(ExecutorTest, GraphsThatDifferOnlyInWhichBufferFeedsWhichOperandShareNoPr
       for (unsigned b : buffer_at) made.push_back(buffers[b]);
       for (auto [a, b] : g.ops)
         made.push_back(mul(made[static_cast<size_t>(a)], made[static_cast<size_t>(b)]));
-      SyncRequest r;
-      r.roots = {made.back()};
-      r.uploaded = [](const Node&) { return false; };
-      return executor.describe(r).key;
+      return executor.describe(request({made.back()})).key;
     };
     std::vector<unsigned> one, two;
     for (int i = 0; i < g.places; ++i) one.push_back(rng() % 3), two.push_back(rng() % 3);
@@ -324,17 +389,9 @@ TEST_F(ExecutorTest, GraphsThatDifferOnlyInWhichBufferFeedsWhichOperandShareNoPr
 
 TEST_F(ExecutorTest, DonorsAreInTheKeyAndOnlyWhereTheSyncOffersThem) {
   Value w = data();
-  SyncRequest r;
-  r.roots = {sine(w)};
-  r.uploaded = [](const Node&) { return false; };
-  r.force_data = true;
+  PlanRequest r = updates({sine(w)}, {});
   Hash128 kept = executor.describe(r).key;
-  r.in_place = {.was = {w.node->payload().get()},
-                .kept = [](const void*) { return false; },
-                .take = [] { return true; },
-                .root_references = 0,
-                .held = {}};
-  GraphRecord given = executor.describe(r);
+  GraphRecord given = executor.describe(updates({sine(w)}, {w.node->payload().get()}));
   EXPECT_NE(given.key, kept);
   EXPECT_NE(given.module.find("tf.aliasing_output = 0"), std::string::npos);
 }
@@ -342,19 +399,9 @@ TEST_F(ExecutorTest, DonorsAreInTheKeyAndOnlyWhereTheSyncOffersThem) {
 TEST_F(ExecutorTest, DonorIsConsumedWhereNobodyElseHasIt) {
   Value w = data();
   auto* was = static_cast<const client::Data*>(w.node->payload().get());
-  std::vector<Value> roots{sine(w)};
-  w = {};
+  PlanPtr plan = executor.plan(updates(moved(sine(std::move(w))), {was}));
   for (bool undisturbed : {false, true}) {
-    SyncRequest r;
-    r.roots = roots;
-    r.uploaded = [](const Node&) { return false; };
-    r.force_data = true;
-    r.in_place = {.was = {was},
-                  .kept = [](const void*) { return false; },
-                  .take = [undisturbed] { return undisturbed; },
-                  .root_references = 1,
-                  .held = {}};
-    executor.sync(std::move(r));
+    executor.sync(plan, [undisturbed] { return undisturbed; });
     EXPECT_EQ(was->deleted(), undisturbed);
     executor.wait();
   }
@@ -366,34 +413,15 @@ TEST_F(ExecutorTest, DonorThatOnlyAFinishedProgramReadIsConsumed) {
   auto* was = static_cast<const client::Data*>(w.node->payload().get());
   w = {};
   sync({cosine(next)});  // while it ran, its roots held `next`
-  SyncRequest r;
-  r.roots = {next};
-  r.uploaded = [](const Node&) { return false; };
-  r.force_data = true;
-  r.in_place = {.was = {was},
-                .kept = [](const void*) { return false; },
-                .take = [] { return true; },
-                .root_references = 1,
-                .held = {}};
-  executor.sync(std::move(r));
+  sync(updates(moved(std::move(next)), {was}));
   EXPECT_TRUE(was->deleted());
 }
 
 TEST_F(ExecutorTest, ValueThatNeedsADonatedBufferOfAFailedProgramIsLostAndOthersAreNot) {
   Value w = data(), other = cosine(data());
   auto* was = static_cast<const client::Data*>(w.node->payload().get());
-  SyncRequest r;
-  r.roots = {sine(w), other};
-  w = {};
-  r.uploaded = [](const Node&) { return false; };
-  r.force_data = true;
-  r.in_place = {.was = {was, nullptr},
-                .kept = [](const void*) { return false; },
-                .take = [] { return true; },
-                .root_references = 0,
-                .held = {}};
   client->fail_outputs = Error(Code::kRuntime, "lost a chip");
-  auto out = executor.sync(std::move(r)).outputs;
+  auto out = sync(updates(moved(sine(std::move(w)), other), {was, nullptr})).outputs;
   executor.wait();
   auto lost = executor.recover(out[0].get()), kept = executor.recover(out[1].get());
   ASSERT_TRUE(lost && kept);
@@ -404,15 +432,6 @@ TEST_F(ExecutorTest, ValueThatNeedsADonatedBufferOfAFailedProgramIsLostAndOthers
 }
 
 // ---- numbers that select ----------------------------------------------------------------------
-
-Value power(Value x, double exponent) {
-  ir::AttrsBuilder attrs;
-  attrs.operand(ir::symbol("self"), 0);
-  attrs.real(ir::symbol("exponent"), exponent);
-  return {Node::make(ops::kind_of(*ops::find_row("aten::pow.Tensor_Scalar")), std::span(&x, 1),
-                     {&kVec, 1}, attrs.words()),
-          0};
-}
 
 TEST_F(ExecutorTest, SecondNumberMakesAGeneralProgramAndTheThirdCompilesNothing) {
   Value x = data();

@@ -33,7 +33,7 @@ Value unary(const char* name, Value self) {
 
 struct ExecutorThreadsTest : testing::Test {
   FakeClient* client = new FakeClient;
-  Executor executor{"torch", "ours"};
+  Executor executor{[this]() -> client::ComputationClient& { return *client; }, "torch", "ours"};
 
   ExecutorThreadsTest() { client::set_client_for_testing(std::unique_ptr<FakeClient>(client)); }
   ~ExecutorThreadsTest() override { client::set_client_for_testing(nullptr); }
@@ -44,10 +44,10 @@ struct ExecutorThreadsTest : testing::Test {
     return {Node::make_data(type, std::move(d)), 0};
   }
   SyncResult sync(Value root) {
-    SyncRequest r;
+    PlanRequest r;
     r.roots = {std::move(root)};
     r.uploaded = [](const Node&) { return false; };
-    return executor.sync(std::move(r));
+    return executor.sync(executor.plan(std::move(r)));
   }
   template <class F>
   void in_threads(F f) {

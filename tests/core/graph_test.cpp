@@ -38,7 +38,15 @@ Graph build(std::vector<Value> roots, Fills fills = Fills::kConstant) {
   return g;
 }
 
-Hash128 hash(const Value& v) { return v.node->hash(); }
+// The op of `v` again, with a sharding.
+Value sharded(const Value& v, const char* text) {
+  const Node& n = *v.node;
+  return {Node::make(n.kind(), n.operands(), n.types(), n.attrs().words(),
+                     std::make_shared<const std::string>(text)),
+          v.index};
+}
+
+Hash128 hash(const Value& v) { return v.node->dag_hash(); }
 
 TEST(Graph, OperandsComeBeforeUsersAndEachNodeOnce) {
   Value x = data(), y = data();
@@ -150,8 +158,7 @@ TEST(Graph, SignatureHoldsTheRoots) {
 
 TEST(Graph, SignatureHoldsSharding) {
   Value x = data();
-  Value a = add(x, x), b = add(x, x);
-  b.node->set_sharding("{replicated}");
+  Value a = add(x, x), b = sharded(a, "{replicated}");
   EXPECT_NE(build({a}).signature, build({b}).signature);
 }
 
@@ -255,11 +262,13 @@ TEST(Dump, TextHasALineANode) {
 }
 
 TEST(Dump, TextShowsFillsAndShardings) {
-  Value f = fill(1.5);
-  f.node->set_sharding("{replicated}");
+  Value f = fill(1.5), s = sharded(add(f, f), "{replicated}");
   std::lock_guard lock(graph_lock());
-  Graph g = build_graph({f}, [](const Node&) { return false; });
-  EXPECT_EQ(dump_text(g), "%0 = fill(1.5) : f32[4] sharding={replicated}\nreturn %0\n");
+  Graph g = build_graph({s}, [](const Node&) { return false; });
+  EXPECT_EQ(dump_text(g),
+            "%0 = fill(1.5) : f32[4]\n"
+            "%1 = test::add(%0, %0) : f32[4] sharding={replicated}\n"
+            "return %1\n");
 }
 
 TEST(Dump, DotHasEveryNodeEdgeAndOutput) {

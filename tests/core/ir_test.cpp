@@ -119,16 +119,29 @@ TEST(NodeHash, NumbersHashKindAndDtypeNotTheirValue) {
 }
 
 TEST(NodeHash, ShardingIsFoldedInOnlyWhenSet) {
-  Value a = node(kAdd, {data()}), b = node(kAdd, {data()});
-  EXPECT_EQ(a.node->hash(), a.node->dag_hash());
-  b.node->set_sharding("{devices=[2]0,1}");
-  EXPECT_EQ(b.node->dag_hash(), a.node->dag_hash());
-  EXPECT_NE(b.node->hash(), a.node->hash());
-  Value c = node(kAdd, {data()});
-  c.node->set_sharding("{replicated}");
-  EXPECT_NE(c.node->hash(), b.node->hash());
-  c.node->set_sharding("{devices=[2]0,1}");
-  EXPECT_EQ(c.node->hash(), b.node->hash());
+  auto dag_of = [](const char* sharding) {
+    Value x = data();
+    ShardingPtr s = sharding ? std::make_shared<const std::string>(sharding) : nullptr;
+    return Node::make(kAdd, std::span(&x, 1), {&kVec, 1}, {}, s)->dag_hash();
+  };
+  EXPECT_EQ(dag_of(nullptr), dag(node(kAdd, {data()})));
+  EXPECT_NE(dag_of("{replicated}"), dag_of(nullptr));
+  EXPECT_NE(dag_of("{replicated}"), dag_of("{devices=[2]0,1}"));
+  EXPECT_EQ(dag_of("{replicated}"), dag_of("{replicated}"));
+}
+
+TEST(NodeHash, AnInteriorShardingReachesTheRoot) {
+  Value x = data();
+  auto root_over = [&x](ShardingPtr sharding) {
+    Value inner{Node::make(kAdd, std::span(&x, 1), {&kVec, 1}, {}, std::move(sharding)), 0};
+    return dag(node(kAdd, {inner}));
+  };
+  EXPECT_NE(root_over(nullptr), root_over(std::make_shared<const std::string>("{replicated}")));
+}
+
+TEST(NodeHash, AShardedBufferIsAnotherLeaf) {
+  auto s = std::make_shared<const std::string>("{devices=[2]0,1}");
+  EXPECT_NE(Node::make_data(kVec, nullptr, s)->dag_hash(), dag(data(kVec)));
 }
 
 TEST(NodeHash, IsTheSameInEveryProcess) {

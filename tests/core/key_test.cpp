@@ -14,9 +14,10 @@ const ir::OpKind kAdd = ir::make_kind("test::add");
 const ir::OpKind kMul = ir::make_kind("test::mul");
 const ir::Type kVec = ir::make_type(ir::DType::kF32, std::vector<int64_t>{4});
 
-ir::Value node(const ir::OpKind& kind) {
+ir::Value node(const ir::OpKind& kind, const char* sharding = nullptr) {
   ir::Value x{ir::Node::make_data(kVec, nullptr), 0};
-  return {ir::Node::make(kind, std::span(&x, 1), {&kVec, 1}, {}), 0};
+  ir::ShardingPtr s = sharding ? std::make_shared<const std::string>(sharding) : nullptr;
+  return {ir::Node::make(kind, std::span(&x, 1), {&kVec, 1}, {}, s), 0};
 }
 
 const std::vector<ir::Value> kRoots = {node(kAdd), node(kMul)};
@@ -62,6 +63,7 @@ const Change kChanges[] = {
     {Ingredient::kRoots, [](KeyInputs& in) { in.roots = kSwapped; }},
     {Ingredient::kParameterSequence, [](KeyInputs& in) { in.parameter_sequence = kOtherSequence; }},
     {Ingredient::kDonated, [](KeyInputs& in) { in.donated = kDonated; }},
+    {Ingredient::kDevice, [](KeyInputs& in) { in.device = 1; }},
     {Ingredient::kSharding, [](KeyInputs& in) { in.sharding = "auto"; }},
 };
 
@@ -101,8 +103,7 @@ TEST(Key, CountAndOutputOfRootsMatter) {
 }
 
 TEST(Key, ShardingOfARootIsAnIngredient) {
-  std::vector<ir::Value> roots = {node(kAdd), node(kMul)};
-  roots[0].node->set_sharding("{replicated}");
+  std::vector<ir::Value> roots = {node(kAdd, "{replicated}"), node(kMul)};
   KeyInputs in = inputs();
   in.roots = roots;
   EXPECT_NE(make_key(in).total, make_key(inputs()).total);

@@ -18,10 +18,13 @@ const ir::Type kVec = ir::make_type(ir::DType::kF32, std::vector<int64_t>{4});
 
 ir::LocationId line(int n) { return ir::intern({"/home/me/train.py", n, "step", ""}); }
 
-Value leaf(ir::Type t = kVec, int at = 1) {
-  Value v{ir::Node::make_data(t, nullptr), 0};
+Value leaf(ir::Type t = kVec, int at = 1, ir::ShardingPtr sharding = nullptr) {
+  Value v{ir::Node::make_data(t, nullptr, std::move(sharding)), 0};
   v.node->set_location(line(at));
   return v;
+}
+Value leaf(const char* sharding) {
+  return leaf(kVec, 1, std::make_shared<const std::string>(sharding));
 }
 Value op(const ir::OpKind& kind, std::vector<Value> in, int at = 2,
          std::vector<uint64_t> attrs = {}) {
@@ -71,8 +74,7 @@ const Case kCases[] = {
      "the plugin, its options or flags: went cpu -> cuda"},
     {"torch", [](Inputs& i) { i.torch = "2.14.1"; }, "torch went 2.13.0 -> 2.14.1"},
     {"ours", [](Inputs& i) { i.ours = "2"; }, "torch_pjrt went 1 -> 2"},
-    {"sharding mode", [](Inputs& i) { i.sharding = "auto"; },
-     "another device, or the sharding mode changed"},
+    {"sharding mode", [](Inputs& i) { i.sharding = "auto"; }, "the sharding mode changed"},
     {"donation", [](Inputs& i) { i.donated = {0}; },
      "other arguments may be given up to the program (donated)"},
     {"read", [](Inputs& i) { i.force_data = false; },
@@ -90,9 +92,7 @@ TEST(Differences, EachIngredientIsNamed) {
 }
 
 TEST(Differences, AMovedShardingNamesItsArgument) {
-  Value known = leaf(), now = leaf();
-  known.node->set_sharding("{replicated}");
-  now.node->set_sharding("{devices=[2]0,1}");
+  Value known = leaf("{replicated}"), now = leaf("{devices=[2]0,1}");
   EXPECT_EQ(why({{op(kExp, {known})}}, {{op(kExp, {now})}}),
             "sharding of arg 0 f32[4] moved: {replicated} -> {devices=[2]0,1} (train.py:1)");
 }

@@ -1,0 +1,67 @@
+#include "bind/trace.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include "torch/trace.h"
+
+namespace py = pybind11;
+using namespace tp::torch_room;
+
+namespace tp::bind {
+namespace {
+
+std::vector<at::Tensor> tensors_of(const py::list& list) {
+  std::vector<at::Tensor> out;
+  out.reserve(list.size());
+  for (const py::handle& h : list) {
+    if (h.is_none()) {
+      out.emplace_back();
+      continue;
+    }
+    if (!THPVariable_Check(h.ptr()))
+      throw py::type_error("expected a torch.Tensor or None, found " +
+                           std::string(py::str(py::type::handle_of(h))));
+    out.push_back(THPVariable_Unpack(h.ptr()));
+  }
+  return out;
+}
+
+py::list to_list(const std::vector<at::Tensor>& tensors) {
+  py::list out(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i)
+    out[i] = tensors[i].defined() ? py::reinterpret_steal<py::object>(THPVariable_Wrap(tensors[i]))
+                                  : py::object(py::none());
+  return out;
+}
+
+// None where the arguments are not those that were traced.
+py::object call(const Compiled& c, const py::list& arguments) {
+  std::vector<at::Tensor> tensors = tensors_of(arguments);
+  if (!c.fits(tensors)) return py::none();
+  return to_list(c.call(std::move(tensors)));
+}
+
+}  // namespace
+
+void add_trace(py::module_& m) {
+  py::class_<Compiled, std::shared_ptr<Compiled>>(m, "Compiled")
+      .def("call", &call)
+      .def_property_readonly("draws", &Compiled::draws)
+      .def_property_readonly("key", &Compiled::key);
+  py::class_<Trace>(m, "Trace")
+      .def(py::init([](const py::list& arguments, std::string name) {
+        return std::make_unique<Trace>(tensors_of(arguments), std::move(name));
+      }))
+      .def("stand_ins", [](const Trace& t) { return to_list(t.stand_ins()); })
+      .def("finish",
+           [](Trace& t, const py::list& outputs) { return t.finish(tensors_of(outputs)); })
+      .def("end", &Trace::end)
+      .def_property_readonly("refused", [](const Trace& t) { return t.refused(); });
+  m.def("tracing", [] { return tracing(); });
+  m.def("refuse_trace", [](std::string why) {
+    if (tracing()) t_trace->refuse(std::move(why));
+  });
+}
+
+}  // namespace tp::bind

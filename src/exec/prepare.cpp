@@ -1,0 +1,169 @@
+// Executor::prepare: a plan's program is found in memory, or lowered and loaded from disk or
+// compiled.
+#include <chrono>
+#include <condition_variable>
+#include <thread>
+#include <utility>
+
+#include "base/flags.h"
+#include "base/text.h"
+#include "exec/blame.h"
+#include "exec/cold.h"
+#include "exec/dump.h"
+#include "exec/executor.h"
+#include "exec/module.h"
+#include "probe/events.h"
+#include "probe/probe.h"
+
+namespace tp::exec {
+namespace {
+
+// Says what is being compiled once that has taken longer than the flag allows.
+class SlowNotice {
+ public:
+  explicit SlowNotice(std::string text)
+      : thread_([this, text = std::move(text)] {
+          std::unique_lock lock(mu_);
+          auto limit = std::chrono::milliseconds(flag_int(Flag::kSlowCompile));
+          if (!done_cv_.wait_for(lock, limit, [this] { return done_; })) probe::say(0, text);
+        }) {}
+  ~SlowNotice() {
+    {
+      std::lock_guard lock(mu_);
+      done_ = true;
+    }
+    done_cv_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable done_cv_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+client::ExecutablePtr compile_module(client::ComputationClient& client,
+                                     const client::CompileRequest& request, const std::string& what,
+                                     const std::string& blame) {
+  SlowNotice notice(cat("compiling for more than ", flag_int(Flag::kSlowCompile), " ms: ", what));
+  try {
+    return client.compile(request);
+  } catch (const Error& e) {
+    throw with_line(e, blame);
+  }
+}
+
+}  // namespace
+
+// What one compile needs. It owns all of it: the sync that wants the program may be gone before it
+// ends (Ctrl-C), and nodes are not for other threads.
+struct Executor::Job {
+  client::ComputationClient& client;
+  Key key;
+  std::vector<uint64_t> signature;
+  size_t nodes = 0;
+  std::string module;
+  std::vector<ir::Type> outputs;
+  int device = 0;
+  std::string where, blame;
+  Sketch sketch;
+};
+
+// Under graph_lock(), the plan's slots in place.
+std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan,
+                                                client::ComputationClient& client) {
+  probe::Span span(probe::timer("Lower"));
+  probe::Section section("torch_pjrt::lower");
+  int64_t start = probe::now_ns();
+  const ir::Graph& graph = plan.graph;
+  auto job =
+      std::make_shared<Job>(Job{.client = client,
+                                .key = plan.key,
+                                .signature = graph.signature,
+                                .nodes = graph.num_nodes(),
+                                .module = module_text(plan, client),
+                                .outputs = {},
+                                .device = plan.device,
+                                .where = plan.where,
+                                .blame = blame_text({plan.key.total, plan.where}, graph.roots),
+                                .sketch = make_sketch(graph, plan.key, plan.where)});
+  for (const ir::Value& r : graph.roots) job->outputs.push_back(r.type());
+  auto record = std::make_shared<GraphRecord>();
+  *record = {job->nodes, ir::dump_text(graph, ir::Lines::kYes), job->module, ir::dump_dot(graph),
+             plan.key.total};
+  probe::event(probe::Phase::kLower, start, probe::now_ns(), plan.key.total.hi);
+  dump_compiled(
+      {record->text, record->dot, job->module, plan.where, record->key.hex(), record->nodes});
+  std::lock_guard mine(mu_);
+  records_.put(plan.key.total, std::move(record));
+  return job;
+}
+
+std::shared_ptr<Executor::Job> Executor::find(Prepared& p, client::ComputationClient& client) {
+  if (!saves_tensors() && (p.program = cache_.find(p.plan->key, p.plan->graph.signature)))
+    return nullptr;
+  std::lock_guard lock(ir::graph_lock());
+  number_slots(*p.plan);
+  if (saves_tensors())
+    save_tensors(p.plan->graph, saves_modules() ? module_text(*p.plan, client) : std::string(),
+                 p.plan->where);
+  if ((p.program = cache_.find(p.plan->key, p.plan->graph.signature))) return nullptr;
+  if (PlanPtr general = make_general_plan(p.plan, families_, context(client))) {
+    p.plan = std::move(general);
+    if ((p.program = cache_.find(p.plan->key, p.plan->graph.signature))) return nullptr;
+  }
+  return job_of(*p.plan, client);
+}
+
+Prepared Executor::prepare(PlanPtr plan) {
+  Prepared p{std::move(plan), nullptr};
+  if (p.plan->graph.roots.empty()) return p;
+  std::shared_ptr<Job> job = find(p, client_());
+  if (!job) return p;
+  // Of the thread that waits, which is the one whose spans a profiler shows.
+  probe::Section section("torch_pjrt::compile");
+  p.program =
+      cache_.find_or_compile(job->key, job->signature, [this, job] { return compile(*job); });
+  return p;
+}
+
+ProgramPtr Executor::compile(const Job& job) {
+  std::string what = cat(job.nodes, " ops, key ", job.key.total.hex().substr(0, 8),
+                         job.where.empty() ? "" : cat(", synced at ", job.where));
+  auto program = std::make_shared<Program>();
+  auto words = explainer_.words(job.client);
+  Sketch sketch = job.sketch;
+  sketch.environment = words[0].second;
+  StoredProgram stored{
+      job.key,     hash_bytes(job.signature.data(), job.signature.size() * sizeof job.signature[0]),
+      job.outputs, static_cast<int64_t>(job.nodes),
+      job.where,   std::move(words)};
+  int64_t start = probe::now_ns();
+  program->executable = disk_.load(job.client, stored);
+  program->from_disk = program->executable != nullptr;
+  if (!program->from_disk)
+    program->executable = compile_module(
+        job.client, {.module = job.module, .outputs = job.outputs, .device = job.device}, what,
+        job.blame);
+  int64_t end = probe::now_ns();
+  probe::event(probe::Phase::kCompile, start, end, job.key.total.hi);
+  program->compile_seconds = static_cast<double>(end - start) * 1e-9;
+  if (!program->from_disk)
+    disk_.store(job.client, stored, *program->executable, program->compile_seconds);
+  program->key = job.key;
+  program->signature = job.signature;
+  program->nodes = job.nodes;
+  if (probe::dial() >= 3) probe::say(3, cat("graph\n", record(job.key.total.hex()).text));
+  if (probe::dial() >= 4) probe::say(4, cat("module\n", job.module));
+  probe::say(1, cat(program->from_disk ? "loaded " : "compiled ", what, " in ",
+                    static_cast<int64_t>(program->compile_seconds * 1e3), " ms"));
+  if (program->from_disk)
+    explainer_.remember(std::move(sketch));
+  else
+    explainer_.compiled(std::move(sketch), program->nodes, program->compile_seconds,
+                        why_cold(stored));
+  return program;
+}
+
+}  // namespace tp::exec

@@ -1,0 +1,166 @@
+// Calls of compiled functions: arguments to buffers, a launch, buffers to tensors.
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "client/registry.h"
+#include "probe/probe.h"
+#include "torch/errors.h"
+#include "torch/random.h"
+#include "torch/runtime.h"
+#include "torch/trace.h"
+
+namespace tp::torch_room {
+
+using client::DataPtr;
+
+namespace {
+
+// A buffer with what the tensor's window shows, computed or uploaded where it is not there yet.
+DataPtr buffer_of(const at::Tensor& t, const ArgumentSpec& spec, int device) {
+  if (spec.cpu) {
+    auto host = std::make_shared<at::Tensor>(t.contiguous());
+    GilRelease no_gil;
+    return client::client().transfer_to_device({host->const_data_ptr(), spec.type, host}, device);
+  }
+  Impl& impl = impl_of(t);
+  DataPtr root = computed(*impl.alias());
+  if (impl.whole() && !t.is_conj() && !t.is_neg()) return root;
+  exec::PlanRequest request;
+  request.roots = {resolved_value(t)};
+  request.uploaded = [](const ir::Node&) { return false; };
+  request.device = device;
+  GilRelease no_gil;
+  exec::PlanPtr plan = executor().plan(std::move(request));
+  return executor().sync(plan).outputs[0];
+}
+
+// Arguments that the program may overwrite, out of their tensors for the time of a launch, so that
+// nobody can ask for them.
+class Lent {
+ public:
+  explicit Lent(size_t arguments) : may_donate_(arguments) {}
+  Lent(const Lent&) = delete;
+  ~Lent() {
+    for (auto& [alias, data] : taken_) give_back_data(*alias, std::move(data));
+  }
+  // Where the alias and `buffer` are the only owners of the argument's buffer.
+  void take(size_t i, const AliasPtr& alias, const DataPtr& buffer) {
+    DataPtr data = take_data(*alias, buffer);
+    if (!data) return;
+    taken_.emplace_back(alias, std::move(data));
+    may_donate_[i] = 1;
+  }
+  // It has its new value.
+  void settled(const AliasPtr& alias) {
+    std::erase_if(taken_, [&](const auto& t) { return t.first == alias; });
+  }
+  std::span<const uint8_t> may_donate() const { return may_donate_; }
+
+ private:
+  std::vector<std::pair<AliasPtr, DataPtr>> taken_;
+  std::vector<uint8_t> may_donate_;
+};
+
+at::Tensor as_strided(const at::Tensor& base, const OutputRecipe& r, int64_t offset) {
+  return make_view(impl_of(base), ref_of(r.sizes), ref_of(r.strides), offset,
+                   caffe2::TypeMeta::fromScalarType(r.dtype));
+}
+
+bool same_strides(const at::Tensor& t, const ArgumentSpec& spec) {
+  return t.strides() == ref_of(spec.strides);
+}
+
+}  // namespace
+
+bool Compiled::fits(c10::ArrayRef<at::Tensor> arguments) const {
+  if (arguments.size() != recipe_.arguments.size()) return false;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const ArgumentSpec& spec = recipe_.arguments[i];
+    const at::Tensor& t = arguments[i];
+    if (t.device().is_cpu() != spec.cpu) return false;
+    if (spec.cpu ? to_dtype(t.scalar_type()) != spec.type.dtype() ||
+                       t.sizes() != ref_of(spec.type.dims())
+                 : !impl_or_null(t) || t.device() != recipe_.device ||
+                       type_of(impl_of(t)).rep() != spec.type.rep())
+      return false;
+    if (!same_strides(t, spec)) return false;
+  }
+  return true;
+}
+
+std::string Compiled::key() const {
+  return replay_->program() ? replay_->program()->key.total.hex() : std::string();
+}
+
+std::vector<at::Tensor> Compiled::results(const std::vector<at::Tensor>& arguments,
+                                          const std::vector<DataPtr>& values) const {
+  using Kind = OutputRecipe::Kind;
+  std::vector<at::Tensor> bases(values.size()), out;
+  for (const OutputRecipe& r : recipe_.outputs) {
+    if (r.kind == Kind::kNone) {
+      out.emplace_back();
+    } else if (r.kind == Kind::kArgument) {
+      out.push_back(arguments[r.at]);
+    } else if (r.kind == Kind::kConstant) {
+      out.push_back(r.constant);
+    } else if (r.kind == Kind::kViewOfArgument) {
+      const at::Tensor& base = arguments[r.at];
+      out.push_back(as_strided(base, r, base.storage_offset() + r.offset));
+    } else {
+      at::Tensor& base = bases[r.at];
+      if (!base.defined()) {
+        const auto& layout = recipe_.layouts[r.at];
+        base = make_device_tensor(
+            values[r.at], layout ? std::span<const int64_t>(*layout) : std::span<const int64_t>(),
+            recipe_.device);
+      }
+      out.push_back(r.same ? base : as_strided(base, r, r.offset));
+    }
+  }
+  return out;
+}
+
+std::vector<at::Tensor> Compiled::call(std::vector<at::Tensor> arguments) const {
+  static probe::Counter& calls = probe::counter("CompiledCall");
+  calls.add();
+  return guarded(
+      [&] {
+        int device = device_index(recipe_.device);
+        std::vector<DataPtr> buffers, values;
+        for (size_t i = 0; i < arguments.size(); ++i)
+          buffers.push_back(buffer_of(arguments[i], recipe_.arguments[i], device));
+        Lent lent(arguments.size());
+        for (uint32_t i : replay_->donors()) {
+          if (recipe_.arguments[i].cpu) continue;
+          Impl& impl = impl_of(arguments[i]);
+          if (impl.whole()) lent.take(i, impl.alias(), buffers[i]);
+        }
+        auto [seed, offset] = take_random(replay_->draws());
+        {
+          GilRelease no_gil;
+          values = replay_->run({.arguments = buffers,
+                                 .may_donate = lent.may_donate(),
+                                 .seed = seed,
+                                 .offset = offset,
+                                 .where = recipe_.name});
+        }
+        for (auto [argument, value] : recipe_.updates) {
+          const at::Tensor& t = arguments[argument];
+          if (recipe_.arguments[argument].cpu) {
+            t.copy_(make_device_tensor(values[value], {}, recipe_.device));
+            continue;
+          }
+          Impl& impl = impl_of(t);
+          write_data(impl, values[value]);
+          lent.settled(impl.alias());
+          if (!t.is_inference()) impl.bump_version();
+        }
+        return results(arguments, values);
+      },
+      [&] { return cat("calling compiled ", recipe_.name); });
+}
+
+}  // namespace tp::torch_room

@@ -1,0 +1,121 @@
+// Trace: records a function once, on stand-ins for its arguments, without running it; Compiled: the
+// program that comes of it, called with tensors. This is what torch.compile's backend is made of
+// (torch_pjrt/_compile.py).
+//
+// While a thread traces, the tensors that it makes are `traced`: no sync of any thread computes
+// them. Reading one, or writing a tensor that is not traced, is refused: such a function cannot be
+// one program.
+//
+// Threads: one trace at a time a thread; a Compiled may be called from any thread. Callers hold the
+// GIL; it is released around compiles and launches.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "exec/replay.h"
+#include "torch/tensor.h"
+
+namespace tp::torch_room {
+
+// The calling thread's trace; null outside of one.
+class Trace;
+extern constinit thread_local Trace* t_trace;
+inline bool tracing() { return t_trace != nullptr; }
+
+// What a call checks its arguments against.
+struct ArgumentSpec {
+  ir::Type type;
+  Dims strides;
+  bool cpu = false;  // a CPU tensor, uploaded at each call
+};
+
+// How a call makes one of its results.
+struct OutputRecipe {
+  enum class Kind : uint8_t {
+    kNone,
+    kArgument,  // argument `at` itself
+    kViewOfArgument,
+    kRoot,     // over the replay's value `at`; recipes with one `at` share memory
+    kConstant  // `constant` itself
+  } kind = Kind::kNone;
+  uint32_t at = 0;
+  bool same = false;  // of a root: its memory's own sizes and strides; else the window below
+  Dims sizes, strides;
+  int64_t offset = 0;
+  at::ScalarType dtype = at::kFloat;
+  at::Tensor constant = {};
+};
+
+class Compiled {
+ public:
+  struct Recipe {
+    std::vector<ArgumentSpec> arguments;
+    std::vector<std::pair<uint32_t, uint32_t>> updates;  // argument, the value that it ends with
+    std::vector<OutputRecipe> outputs;
+    std::vector<std::unique_ptr<Dims>> layouts;  // by value: strides of its memory; null: row-major
+    c10::Device device{c10::kXLA, 0};
+    std::string name;  // for messages
+  };
+  Compiled(std::unique_ptr<exec::Replay> replay, Recipe recipe)
+      : replay_(std::move(replay)), recipe_(std::move(recipe)) {}
+
+  // Do these tensors have the types, strides and places that were traced?
+  bool fits(c10::ArrayRef<at::Tensor> arguments) const;
+  // Launches; pending arguments are computed first. An undefined tensor stands for None.
+  std::vector<at::Tensor> call(std::vector<at::Tensor> arguments) const;
+  int64_t draws() const { return replay_->draws(); }
+  // Of its program, in hex; empty where all results are arguments and constants.
+  std::string key() const;
+
+ private:
+  std::vector<at::Tensor> results(const std::vector<at::Tensor>& arguments,
+                                  const std::vector<client::DataPtr>& values) const;
+  std::unique_ptr<exec::Replay> replay_;
+  Recipe recipe_;
+};
+
+class Trace {
+ public:
+  // Starts tracing on this thread. Arguments are tensors of device xla or the CPU, those of xla all
+  // on one device. Throws where this thread traces already.
+  Trace(const std::vector<at::Tensor>& arguments, std::string name);
+  ~Trace();
+  Trace(const Trace&) = delete;
+
+  const std::vector<at::Tensor>& stand_ins() const { return stand_ins_; }
+  // Compiles what the outputs and the stand-ins' new values need, and ends the trace. An undefined
+  // output is None.
+  std::shared_ptr<Compiled> finish(const std::vector<at::Tensor>& outputs);
+  // Ends the trace; the generator is where it was. finish() does it, and the destructor.
+  void end();
+
+  // Of a random op: its number leaves.
+  void drew(const ir::NodePtr& seed, const ir::NodePtr& offset, int64_t at);
+  // Throws: what is traced cannot be one program.
+  [[noreturn]] void refuse(std::string why);
+  // Why it was refused; empty where it was not.
+  const std::string& refused() const { return refused_; }
+
+ private:
+  int argument_of(const Alias& a) const;  // -1: none
+  OutputRecipe recipe_of(const at::Tensor& t, exec::PlanRequest& request, Compiled::Recipe& recipe,
+                         std::vector<const Alias*>& groups);
+
+  bool active_ = true;
+  std::string name_, refused_;
+  c10::Device device_{c10::kXLA, 0};
+  std::vector<ArgumentSpec> specs_;
+  std::vector<at::Tensor> stand_ins_;
+  std::vector<ir::NodePtr> leaves_;  // of the stand-ins
+  std::vector<AliasPtr> aliases_;
+  std::vector<ir::NodePtr> drawn_;  // keeps the keys of `roles_` alive
+  exec::LeafRoles roles_;
+  int64_t first_offset_ = 0;
+};
+
+}  // namespace tp::torch_room
