@@ -1,4 +1,4 @@
-"""torch.compile on device xla: eager's values, one program for ever, arguments as they should be."""
+"""torch.compile on device xla: eager's values, one program, arguments as they should be."""
 
 import gc
 
