@@ -122,6 +122,7 @@ set(TP_TORCH
     src/torch/autocast.cpp
     src/torch/autograd_threads.cpp
     src/torch/backend.cpp
+    src/torch/capture.cpp
     src/torch/census.cpp
     src/torch/compiled.cpp
     src/torch/composites.cpp

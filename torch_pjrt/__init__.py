@@ -17,6 +17,7 @@ _check_torch(torch.__version__, _built_for())
 
 from . import _C, cache, flags, graph, metrics, plugins, runtime  # noqa: E402
 from ._build_info import VERSION as __version__  # noqa: E402, N811
+from ._capture import capture  # noqa: E402
 from ._device_module import manual_seed  # noqa: E402
 from ._eager import eager_mode  # noqa: E402
 from ._explain import explain, no_cuts  # noqa: E402
@@ -24,10 +25,13 @@ from ._log import install as _install_log  # noqa: E402
 from ._patches import install as _install  # noqa: E402
 from ._scope import ModuleScopes as _ModuleScopes  # noqa: E402
 from ._scope import scope  # noqa: E402
+from ._step import compile  # noqa: E402
 
 __all__ = [
     "__version__",
     "cache",
+    "capture",
+    "compile",
     "device",
     "devices",
     "eager_mode",

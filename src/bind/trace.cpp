@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "torch/capture.h"
 #include "torch/trace.h"
 
 namespace py = pybind11;
@@ -58,6 +59,18 @@ void add_trace(py::module_& m) {
            [](Trace& t, const py::list& outputs) { return t.finish(tensors_of(outputs)); })
       .def("end", &Trace::end)
       .def_property_readonly("refused", [](const Trace& t) { return t.refused(); });
+  py::class_<Captured, std::shared_ptr<Captured>>(m, "Captured")
+      .def("call", [](const Captured& c,
+                      const py::list& arguments) { return to_list(c.call(tensors_of(arguments))); })
+      .def("difference", &Captured::difference)
+      .def_property_readonly("draws", &Captured::draws);
+  py::class_<Capture>(m, "Capture")
+      .def(py::init([](const py::list& arguments) {
+        return std::make_unique<Capture>(tensors_of(arguments));
+      }))
+      .def("finish",
+           [](Capture& c, const py::list& outputs) { return c.finish(tensors_of(outputs)); })
+      .def("end", &Capture::end);
   m.def("tracing", [] { return tracing(); });
   m.def("refuse_trace", [](std::string why) {
     if (tracing()) t_trace->refuse(std::move(why));

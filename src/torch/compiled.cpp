@@ -8,6 +8,7 @@
 #include "client/registry.h"
 #include "probe/probe.h"
 #include "torch/errors.h"
+#include "torch/lent.h"
 #include "torch/random.h"
 #include "torch/runtime.h"
 #include "torch/trace.h"
@@ -36,33 +37,6 @@ DataPtr buffer_of(const at::Tensor& t, const ArgumentSpec& spec, int device) {
   exec::PlanPtr plan = executor().plan(std::move(request));
   return executor().sync(plan).outputs[0];
 }
-
-// Arguments that the program may overwrite, out of their tensors for the time of a launch, so that
-// nobody can ask for them.
-class Lent {
- public:
-  explicit Lent(size_t arguments) : may_donate_(arguments) {}
-  Lent(const Lent&) = delete;
-  ~Lent() {
-    for (auto& [alias, data] : taken_) give_back_data(*alias, std::move(data));
-  }
-  // Where the alias and `buffer` are the only owners of the argument's buffer.
-  void take(size_t i, const AliasPtr& alias, const DataPtr& buffer) {
-    DataPtr data = take_data(*alias, buffer);
-    if (!data) return;
-    taken_.emplace_back(alias, std::move(data));
-    may_donate_[i] = 1;
-  }
-  // It has its new value.
-  void settled(const AliasPtr& alias) {
-    std::erase_if(taken_, [&](const auto& t) { return t.first == alias; });
-  }
-  std::span<const uint8_t> may_donate() const { return may_donate_; }
-
- private:
-  std::vector<std::pair<AliasPtr, DataPtr>> taken_;
-  std::vector<uint8_t> may_donate_;
-};
 
 at::Tensor as_strided(const at::Tensor& base, const OutputRecipe& r, int64_t offset) {
   return make_view(impl_of(base), ref_of(r.sizes), ref_of(r.strides), offset,
@@ -136,7 +110,7 @@ std::vector<at::Tensor> Compiled::call(std::vector<at::Tensor> arguments) const 
         for (uint32_t i : replay_->donors()) {
           if (recipe_.arguments[i].cpu) continue;
           Impl& impl = impl_of(arguments[i]);
-          if (impl.whole()) lent.take(i, impl.alias(), buffers[i]);
+          if (impl.whole()) lent.take(i, alias_ptr(impl), buffers[i]);
         }
         auto [seed, offset] = take_random(replay_->draws());
         {
@@ -155,7 +129,7 @@ std::vector<at::Tensor> Compiled::call(std::vector<at::Tensor> arguments) const 
           }
           Impl& impl = impl_of(t);
           write_data(impl, values[value]);
-          lent.settled(impl.alias());
+          lent.settled(&*impl.alias());
           if (!t.is_inference()) impl.bump_version();
         }
         return results(arguments, values);

@@ -15,6 +15,7 @@
 #include "base/lru.h"
 #include "base/text.h"
 #include "ops/eager_text.h"
+#include "torch/capture.h"
 #include "torch/errors.h"
 #include "torch/frames.h"
 #include "torch/host_op.h"
@@ -265,9 +266,12 @@ void Call::random(const std::optional<at::Generator>& g) {
   int64_t s = number(at::Scalar(seed), false), o = number(at::Scalar(offset), false);
   attrs_.operand(kSeed, s);
   attrs_.operand(kOffset, o);
+  const ir::NodePtr &seed_leaf = operands_[static_cast<size_t>(s)].node,
+                    &offset_leaf = operands_[static_cast<size_t>(o)].node;
   if (tracing()) [[unlikely]]
-    t_trace->drew(operands_[static_cast<size_t>(s)].node, operands_[static_cast<size_t>(o)].node,
-                  offset);
+    t_trace->drew(seed_leaf, offset_leaf, offset);
+  else if (Capture* c = g_capture.load(std::memory_order_acquire)) [[unlikely]]
+    c->drew(seed_leaf, offset_leaf, offset);
   // A distribution's parameters are run-time numbers: their range is asked at every call, not once
   // a type.
   if (op_.row->check) with_args([&](const ops::Args& args) { op_.row->check(args); });

@@ -156,8 +156,8 @@ void mark_raised(const Collected& c, const exec::HostFailure& f) {
   });
 }
 
-// `only`: the one alias to compute; 0 for all.
-bool sync_device(int device, bool force_data, uint64_t only = 0) {
+// `only`: the one alias to compute; 0 for all. `synced`: told what ran.
+bool sync_device(int device, bool force_data, uint64_t only = 0, Synced* synced = nullptr) {
   Collected c = collect(device, only, force_data ? Scope::kFull : Scope::kRead);
   if (c.roots.empty()) return false;
   c.request = request_of(c, device, force_data);
@@ -167,6 +167,7 @@ bool sync_device(int device, bool force_data, uint64_t only = 0) {
     c.plan = executor().plan(std::move(c.request));
     exec::SyncResult result = executor().sync(c.plan, [&c] { return take(c); });
     settle(c, result);
+    if (synced) *synced = {c.plan, std::move(c.ids)};
   } catch (const exec::HostFailure& f) {
     restore(c);
     mark_raised(c, f);
@@ -207,14 +208,18 @@ bool has_pending() {
   return any;
 }
 
+// Two threads that sync at once would compute the same values twice.
+std::timed_mutex& one_sync_lock() {
+  static auto* mu = new std::timed_mutex;
+  return *mu;
+}
+
 bool sync_devices(bool force_data) {
-  // Two threads that sync at once would compute the same values twice.
-  static std::timed_mutex one_sync;
-  static int64_t last_end = probe::now_ns();  // under one_sync
+  static int64_t last_end = probe::now_ns();  // under one_sync_lock()
   bool ran = false;
   if (!has_pending()) return false;
   GilRelease no_gil;
-  auto lock = lock_interruptibly(one_sync);
+  auto lock = lock_interruptibly(one_sync_lock());
   probe::Section section("torch_pjrt::sync");
   probe::event(probe::Phase::kRecord, last_end, probe::now_ns());
   sample_census(probe::next_step());
@@ -380,6 +385,18 @@ void unlock_all() {
 }  // namespace
 
 void hold_locks_over_forks() { pthread_atfork(lock_all, unlock_all, unlock_all); }
+
+Synced sync_captured(int device) {
+  Synced synced;
+  guarded(
+      [&] {
+        GilRelease no_gil;
+        auto lock = lock_interruptibly(one_sync_lock());
+        sync_device(device, true, 0, &synced);
+      },
+      [] { return std::string("capture"); });
+  return synced;
+}
 
 bool busy() { return client::client_exists() && executor().busy(); }
 

@@ -32,6 +32,14 @@ at::Tensor read(Impl& t, const char* why);
 // values where it is pending (counted as CompiledInputSync).
 client::DataPtr computed(Alias& a);
 
+// A full sync of one device: the plan that ran, and by request root the id of its alias. No plan:
+// nothing was pending.
+struct Synced {
+  exec::PlanPtr plan;
+  std::vector<uint64_t> ids;
+};
+Synced sync_captured(int device);
+
 // The graph that a sync of these tensors would run, without running it.
 exec::GraphRecord describe(c10::ArrayRef<at::Tensor> tensors);
 

@@ -492,12 +492,21 @@ void write_data(Impl& t, client::DataPtr data) {
     ir::Type type = type_of(t);
     return write(t, {ir::Node::make_data(type, std::move(data)), 0});
   }
+  replace_data(a, std::move(data));
+}
+
+void replace_data(Alias& a, client::DataPtr data) {
   Old old;
   std::lock_guard lock(state_lock());
   old = replace_locked(a, Value());
   a.birth = ir::NodePtr();
   a.data = std::move(data);
   a.was = nullptr;
+}
+
+ir::NodePtr leaf_of(Alias& a) {
+  std::lock_guard lock(state_lock());
+  return root_locked(a).node;
 }
 
 at::Tensor make_device_tensor(client::DataPtr data, std::span<const int64_t> strides,

@@ -200,6 +200,11 @@ client::DataPtr take_data(Alias& a, const client::DataPtr& buffer);
 void give_back_data(Alias& a, client::DataPtr data);
 // Uploads an alias in state host.
 void upload_host(Alias& a);
+// The leaf that stands for the buffer of an alias in state device.
+ir::NodePtr leaf_of(Alias& a);
+// The alias of any window gets another buffer for its root value.
+void replace_data(Alias& a, client::DataPtr data);
+inline AliasPtr alias_ptr(const Impl& t) { return AliasPtr::reclaim_copy(&*t.alias()); }
 
 // "device", "ir", "host" or "view".
 const char* state_of(const Impl& t);

@@ -1,0 +1,290 @@
+"""torch_pjrt.capture: a step replayed without its Python gives what the step gives."""
+
+import pytest
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+import torch_pjrt
+from torch_pjrt import _C, metrics
+
+
+def counter(name):
+    return metrics.counters().get(name, 0)
+
+
+def training(wrap, steps, dropout=0.2, optimizer=torch.optim.AdamW):
+    """Losses and weights of a small model's steps."""
+    torch.manual_seed(0)
+    m = nn.Sequential(nn.Linear(6, 16), nn.GELU(), nn.Dropout(dropout), nn.Linear(16, 3)).double()
+    data = [(torch.randn(8, 6).double(), torch.randint(0, 3, (8,))) for _ in range(steps)]
+    m = m.to("xla")
+    opt = optimizer(m.parameters(), lr=1e-2)
+
+    def step(x, y):
+        opt.zero_grad()
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()
+        opt.step()
+        return loss
+
+    run = wrap(step)
+    torch.manual_seed(1)
+    losses = []
+    for x, y in data:
+        losses.append(run(x.to("xla"), y.to("xla")))
+        torch_pjrt.sync()
+    return [v.item() for v in losses], [p.detach().cpu() for p in m.parameters()], m
+
+
+def fused(params, lr):
+    return torch.optim.AdamW(params, lr=lr, fused=True)
+
+
+def capturable(params, lr):
+    return torch.optim.Adam(params, lr=lr, capturable=True)
+
+
+def momentum(params, lr):
+    return torch.optim.SGD(params, lr=lr, momentum=0.9)
+
+
+@pytest.mark.parametrize("optimizer", [torch.optim.SGD, momentum, fused, capturable])
+def test_a_captured_training_step_is_the_step(optimizer):
+    plain = training(lambda s: s, 8, optimizer=optimizer)
+    replays = counter("CapturedReplay")
+    ours = training(torch_pjrt.capture, 8, optimizer=optimizer)
+    assert counter("CapturedReplay") == replays + 5
+    assert ours[0] == pytest.approx(plain[0], rel=1e-9)
+    for a, b in zip(plain[1], ours[1], strict=True):
+        assert torch.allclose(a, b, rtol=1e-6, atol=1e-12)
+
+
+def test_an_optimizer_that_counts_in_python_is_told_what_to_do():
+    with pytest.raises(RuntimeError, match="fused=True or capturable=True"):
+        training(torch_pjrt.capture, 4, optimizer=torch.optim.AdamW)
+
+
+def test_a_replay_runs_no_python_and_compiles_nothing():
+    ran = []
+    w = torch.ones(3, device="xla")
+
+    @torch_pjrt.capture
+    def step(x):
+        ran.append(1)
+        w.add_(x)
+        return w.sum()
+
+    x = torch.ones(3, device="xla")
+    out = [step(x) for _ in range(6)]
+    assert len(ran) == 3  # usual, captured, checked
+    assert [v.item() for v in out] == [6, 9, 12, 15, 18, 21]
+    compiled = metrics.compiles()
+    step(x)
+    assert metrics.compiles() == compiled
+    assert w.tolist() == [8] * 3
+
+
+def test_results_of_two_replays_are_two_tensors():
+    w = torch.zeros(2, device="xla")
+
+    @torch_pjrt.capture
+    def step():
+        w.add_(1)
+        return w * 2
+
+    kept = [step() for _ in range(5)]
+    assert [k.tolist() for k in kept] == [[2.0 * i] * 2 for i in range(1, 6)]
+
+
+def test_replays_draw_new_numbers_and_the_steps_own():
+    def draws(wrap):
+        f = wrap(lambda x: x + torch.rand_like(x))
+        torch.manual_seed(7)
+        return [f(torch.zeros(4, device="xla")).cpu() for _ in range(6)]
+
+    plain, ours = draws(lambda f: f), draws(torch_pjrt.capture)
+    assert all(torch.equal(a, b) for a, b in zip(plain, ours, strict=True))
+    assert not torch.equal(ours[4], ours[5])
+
+
+def test_gradients_stay_with_their_parameters():
+    p = nn.Parameter(torch.ones(2, device="xla"))
+
+    @torch_pjrt.capture
+    def step(x):
+        p.grad = None
+        (p * x).sum().backward()
+
+    for k in range(1, 7):
+        step(torch.full((2,), float(k), device="xla"))
+        assert p.grad.tolist() == [k, k]
+
+
+def test_updates_are_made_in_place():
+    w = torch.ones(4096, device="xla")
+
+    @torch_pjrt.capture
+    def step():
+        w.mul_(2)
+
+    for _ in range(4):
+        step()
+    before = counter("DonatedBuffers")
+    step()
+    torch_pjrt.wait()
+    assert counter("DonatedBuffers") == before + 1
+
+
+def test_a_value_held_elsewhere_keeps_its_bytes():
+    w = torch.ones(3, device="xla")
+
+    @torch_pjrt.capture
+    def step():
+        w.add_(1)
+
+    for _ in range(3):
+        step()
+    old = w.clone()
+    torch_pjrt.sync()
+    step()
+    assert (old.tolist(), w.tolist()) == ([4] * 3, [5] * 3)
+
+
+def test_a_write_between_replays_is_seen():
+    w = torch.zeros(2, device="xla")
+
+    @torch_pjrt.capture
+    def step():
+        w.add_(1)
+
+    for _ in range(4):
+        step()
+    w.fill_(10)
+    step()
+    assert w.tolist() == [11, 11]
+
+
+def test_another_shape_is_captured_anew():
+    f = torch_pjrt.capture(lambda x: x.sum() * 2)
+    for n in (2, 2, 2, 2, 3, 3, 2):
+        assert f(torch.ones(n, device="xla")).item() == 2 * n
+
+
+def test_a_step_that_reads_a_value_is_refused_at_its_line():
+    @torch_pjrt.capture
+    def step(x):
+        return x * x.sum().item()
+
+    x = torch.ones(2, device="xla")
+    step(x)
+    with pytest.raises(RuntimeError, match="test_capture.py"):
+        step(x)
+    assert (x + 1).tolist() == [2, 2]
+    torch_pjrt.capture(lambda: None)
+
+
+def test_a_number_that_changed_is_told():
+    rate = [1.0]
+    w = torch.zeros(2, device="xla")
+
+    def step():
+        w.add_(torch.ones(2, device="xla") * 3, alpha=rate[0])
+
+    f = torch_pjrt.capture(step, check_every=5)
+    for _ in range(4):
+        f()
+    rate[0] = 2.0
+    with pytest.raises(RuntimeError, match="a number .* was 1 and is 2"):
+        f()
+    g = torch_pjrt.capture(step, check_every=5, on_change="recapture")
+    for k in range(9):
+        rate[0] = 1.0 if k < 4 else 5.0
+        w.zero_()
+        g()
+    assert w.tolist() == [15, 15]
+
+
+def test_a_learning_rate_that_is_a_tensor_may_change():
+    p = nn.Parameter(torch.zeros(1, device="xla"))
+    lr = torch.tensor(1.0, device="xla")
+    opt = torch.optim.SGD([p], lr=lr, fused=True)
+
+    @torch_pjrt.capture
+    def step():
+        opt.zero_grad()
+        p.sum().backward()
+        opt.step()
+
+    for k in range(6):
+        lr.fill_(float(k))
+        step()
+    assert p.item() == -15
+
+
+def test_a_tensor_that_is_gone_is_told():
+    held = [torch.ones(2, device="xla")]
+    f = torch_pjrt.capture(lambda: held[0] + 1)
+    for _ in range(4):
+        f()
+    held[0] = torch.ones(2, device="xla")
+    with pytest.raises(RuntimeError, match="is gone"):
+        f()
+    f.reset()
+    assert f().tolist() == [2, 2]
+
+
+def test_results_that_are_numbers_and_none_come_back():
+    f = torch_pjrt.capture(lambda x: {"y": x + 1, "n": 3, "none": None})
+    for _ in range(5):
+        out = f(torch.zeros(1, device="xla"))
+        assert (out["y"].item(), out["n"], out["none"]) == (1, 3, None)
+
+
+def test_nothing_is_left_of_many_replays():
+    w = torch.zeros(2, device="xla")
+    f = torch_pjrt.capture(lambda: w.add_(1), check_every=10**9)
+    for _ in range(4):
+        f()
+    live = _C.live_aliases()
+    for _ in range(2000):
+        f()
+    assert _C.live_aliases() == live
+    assert w[0].item() == 2004
+
+
+def test_another_answer_to_changes_is_refused():
+    with pytest.raises(ValueError, match="recapture"):
+        torch_pjrt.capture(lambda: None, on_change="ignore")
+
+
+# ---- torch_pjrt.compile -----------------------------------------------------------------------
+
+
+def test_compile_makes_one_program_of_a_call():
+    w = torch.ones(3, device="xla")
+
+    @torch_pjrt.compile
+    def step(x):
+        w.mul_(x)
+        return w + 1
+
+    x = torch.full((3,), 2.0, device="xla")
+    step(x)
+    step(x)
+    before, syncs = metrics.compiles(), counter("Sync")
+    out = step(x)
+    assert torch_pjrt.state(out) == "device"
+    assert metrics.compiles() == before
+    assert counter("Sync") == syncs + 2
+    assert out.tolist() == [9] * 3
+
+
+def test_compile_of_a_full_graph_refuses_a_read_at_its_line():
+    @torch_pjrt.compile(full_graph=True)
+    def step(x):
+        return x * x.sum().item()
+
+    with pytest.raises(RuntimeError, match="test_capture.py"):
+        step(torch.ones(2, device="xla"))
+    assert torch_pjrt.compile(lambda x: x.sum().item())(torch.ones(2, device="xla")) == 2
