@@ -73,8 +73,8 @@ class CapturedStep:
             raise RuntimeError(
                 f"the captured step {self.step} changed: {why}\n"
                 "  this call ran the step as it is now; calls before it replayed the old one\n"
-                "  try: give what changes to the step as a tensor argument; an optimizer that counts "
-                "its steps (Adam, ...) keeps the count on the device with fused=True or "
+                "  try: give what changes to the step as a tensor argument; an optimizer that "
+                "counts its steps (Adam, ...) keeps the count on the device with fused=True or "
                 'capturable=True; or capture(step, on_change="recapture")'
             )
         return out
@@ -111,9 +111,7 @@ def _with(flat: list[Any], tensors: list[torch.Tensor]) -> list[Any]:
 
 def _detached(out: Any) -> Any:
     flat, spec = tree_flatten(out)
-    return tree_unflatten(
-        [x.detach() if isinstance(x, torch.Tensor) else x for x in flat], spec
-    )
+    return tree_unflatten([x.detach() if isinstance(x, torch.Tensor) else x for x in flat], spec)
 
 
 def capture(
@@ -121,11 +119,11 @@ def capture(
 ) -> Any:
     """Makes of a whole step (forward, backward, optimizer) a program that is replayed.
 
-    The first two calls run `step` as usual; the second is captured: from then on a call launches its
-    program on the buffers that its tensors (parameters, optimizer state, gradients) own now, and
-    none of the step's Python runs. Random numbers go on: each replay draws new ones, those that the
-    step would have drawn. Tensor arguments are inputs of the program; another shape, dtype or value
-    of a plain Python argument captures again.
+    The first two calls run `step` as usual; the second is captured: from then on a call launches
+    its program on the buffers that its tensors (parameters, optimizer state, gradients) own now,
+    and none of the step's Python runs. Random numbers go on: each replay draws new ones, those that
+    the step would have drawn. Tensor arguments are inputs of the program; another shape, dtype or
+    value of a plain Python argument captures again.
 
     What Python computes in the step is fixed: a learning rate, a counter, a print. The third call
     and each `check_every`-th run the step again as it is and compare: where it records another
@@ -133,7 +131,7 @@ def capture(
     step replaces the old one. A learning rate that is a tensor may change at any time; an optimizer
     that counts its steps keeps the count on the device with `fused=True` or `capturable=True`.
 
-    Raises ValueError for another `on_change`; RuntimeError at the line of a step that reads a value.
+    Raises ValueError for another `on_change`; RuntimeError at the line where a step reads a value.
     """
     if on_change not in ("raise", "recapture"):
         raise ValueError(f'on_change is "raise" or "recapture", found {on_change!r}')

@@ -12,11 +12,11 @@ __all__ = ["compile"]
 
 
 def compile(fn: Callable[..., Any] | None = None, *, full_graph: bool = False) -> Any:
-    """Makes each call of `fn` one program: what was recorded before is run first, the call's own at
-    its end.
+    """Makes each call of `fn` one program.
 
-    With `full_graph` a read inside `fn` raises a RuntimeError at its line instead of cutting the
-    program in two. Without `fn` a decorator. `fn` runs as Python each time; `capture` replays it.
+    What was recorded before is run first, what the call records at its end. With `full_graph` a
+    read inside `fn` raises a RuntimeError at its line instead of cutting the program in two.
+    Without `fn` a decorator. `fn` runs as Python each time; `capture` replays it.
     """
     if fn is None:
         return functools.partial(compile, full_graph=full_graph)

@@ -178,7 +178,7 @@ def test_a_step_that_reads_a_value_is_refused_at_its_line():
 
     x = torch.ones(2, device="xla")
     step(x)
-    with pytest.raises(RuntimeError, match="test_capture.py"):
+    with pytest.raises(RuntimeError, match=r"test_capture\.py"):
         step(x)
     assert (x + 1).tolist() == [2, 2]
     torch_pjrt.capture(lambda: None)
@@ -195,7 +195,7 @@ def test_a_number_that_changed_is_told():
     for _ in range(4):
         f()
     rate[0] = 2.0
-    with pytest.raises(RuntimeError, match="a number .* was 1 and is 2"):
+    with pytest.raises(RuntimeError, match=r"a number .* was 1 and is 2"):
         f()
     g = torch_pjrt.capture(step, check_every=5, on_change="recapture")
     for k in range(9):
@@ -285,6 +285,6 @@ def test_compile_of_a_full_graph_refuses_a_read_at_its_line():
     def step(x):
         return x * x.sum().item()
 
-    with pytest.raises(RuntimeError, match="test_capture.py"):
+    with pytest.raises(RuntimeError, match=r"test_capture\.py"):
         step(torch.ones(2, device="xla"))
     assert torch_pjrt.compile(lambda x: x.sum().item())(torch.ones(2, device="xla")) == 2
