@@ -6,6 +6,7 @@ launches that program. What cannot be recorded (a read of a value, an op that ru
 between programs: the graph is cut there.
 """
 
+import functools
 import re
 import threading
 from collections import OrderedDict
@@ -44,10 +45,11 @@ def openxla(
         return gm.forward
     from torch._dynamo.backends.common import aot_autograd
 
+    name = _name_of(gm)
     compiler = aot_autograd(
-        fw_compiler=_compile,
-        bw_compiler=_compile,
-        inference_compiler=_compile,
+        fw_compiler=functools.partial(_compile, name),
+        bw_compiler=functools.partial(_compile, f"backward of {name}"),
+        inference_compiler=functools.partial(_compile, name),
         keep_inference_input_mutations=True,
     )
     return compiler(gm, list(example_inputs))
@@ -69,8 +71,10 @@ def _makes_xla(node: torch.fx.Node) -> bool:
     return False
 
 
-def _compile(gm: torch.fx.GraphModule, _inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-    function = CompiledFunction(gm)
+def _compile(
+    name: str, gm: torch.fx.GraphModule, _inputs: Sequence[Any]
+) -> Callable[[list[Any]], Any]:
+    function = CompiledFunction(gm, name)
 
     def run(args: list[Any]) -> Any:
         return function(args)
@@ -121,9 +125,8 @@ def _is_tensor(x: Any) -> bool:
 class CompiledFunction:
     """A graph of AOTAutograd's as programs. Takes a list of arguments and empties it."""
 
-    def __init__(self, gm: torch.fx.GraphModule) -> None:
-        self.gm = gm
-        self.name = _name_of(gm)
+    def __init__(self, gm: torch.fx.GraphModule, name: str) -> None:
+        self.gm, self.name = gm, name
         self.recordings: OrderedDict[tuple[Any, ...], list[_Recording]] = OrderedDict()
         self.split: Callable[..., Any] | None = None
         self.lock = threading.RLock()
@@ -188,7 +191,7 @@ class CompiledFunction:
         logger.warning("torch.compile: %s is cut at %s: %s", self.name, op, refused.why)
         if node is None or node.op in ("output", "placeholder"):
             return self.gm
-        return _split(self.gm, node)
+        return _split(self.gm, node, self.name)
 
     def _run_split(self, args: list[Any]) -> Any:
         given, split = list(args), self.split or self.gm
@@ -200,9 +203,9 @@ class CompiledFunction:
 class _Part(torch.nn.Module):
     """A part of a split graph: called with arguments, not a list of them."""
 
-    def __init__(self, gm: torch.fx.GraphModule) -> None:
+    def __init__(self, gm: torch.fx.GraphModule, name: str) -> None:
         super().__init__()
-        self.function = CompiledFunction(gm)
+        self.function = CompiledFunction(gm, name)
 
     def forward(self, *args: Any) -> Any:
         out = self.function(list(args))
@@ -210,7 +213,7 @@ class _Part(torch.nn.Module):
         return out if isinstance(node.args[0], tuple | list) else out[0]
 
 
-def _split(gm: torch.fx.GraphModule, node: torch.fx.Node) -> torch.fx.GraphModule:
+def _split(gm: torch.fx.GraphModule, node: torch.fx.Node, name: str) -> torch.fx.GraphModule:
     from torch.fx.passes.split_module import split_module
 
     parts: dict[torch.fx.Node, int] = {}
@@ -222,9 +225,9 @@ def _split(gm: torch.fx.GraphModule, node: torch.fx.Node) -> torch.fx.GraphModul
     alone = parts[node]
     made = split_module(gm, gm, lambda n: parts[n], keep_original_order=True)
     children: list[tuple[str, Any]] = list(made.named_children())
-    for name, child in children:
-        if name.startswith("submod_") and name != f"submod_{alone}":
-            setattr(made, name, _Part(child))
+    for part_name, child in children:
+        if part_name.startswith("submod_") and part_name != f"submod_{alone}":
+            setattr(made, part_name, _Part(child, name))
     return made
 
 
@@ -236,10 +239,10 @@ def _merge(tensors: list[Any], static: tuple[Any, ...]) -> list[Any]:
 
 
 def _name_of(gm: torch.fx.GraphModule) -> str:
-    """The user's line of the graph's last op that has one, as "function (file:line)"."""
+    """Function, file and line of the last op that has them, else the line that called it."""
     for n in reversed(gm.graph.nodes):
         lines = re.findall(r'File "(.+?)", line (\d+), in (\S+)', n.meta.get("stack_trace") or "")
         if lines:
             file, line, function = lines[-1]
             return f"{function} ({file.rpartition('/')[2]}:{line})"
-    return "a compiled function"
+    return f"function called at {_C.user_frame() or 'an unknown line'}"

@@ -75,12 +75,16 @@ std::vector<DataPtr> Executor::run(const ProgramPtr& program, Launch launch) {
   } catch (const Error&) {  // the program runs; only its end is not on the timeline
   }
   std::vector<ir::Type> given;
-  for (size_t i = 0; i < launch.donated.size(); ++i)
-    if (launch.donated[i]) given.push_back(launch.arguments[i]->type());
+  std::vector<DataPtr> consumed;
+  for (size_t i = 0; i < launch.donated.size(); ++i) {
+    if (!launch.donated[i]) continue;
+    given.push_back(launch.arguments[i]->type());
+    consumed.push_back(launch.arguments[i]);
+  }
   static probe::Counter& donations = probe::counter("DonatedBuffers");
   donations.add(static_cast<int64_t>(given.size()));
   launches_.add(std::move(launch.roots), outputs, std::move(given),
-                {program->key.total, std::move(launch.where)});
+                {program->key.total, std::move(launch.where)}, std::move(consumed));
   std::lock_guard lock(mu_);
   if (last_ != program) last_ = program;
   return outputs;
@@ -130,8 +134,10 @@ std::vector<DataPtr> Executor::start(const Prepared& prepared, const std::functi
   }
 }
 
+void Executor::throttle() { launches_.retire(static_cast<size_t>(flag_int(Flag::kInFlight))); }
+
 SyncResult Executor::sync(const PlanPtr& asked, const std::function<bool()>& take) {
-  launches_.retire(static_cast<size_t>(flag_int(Flag::kInFlight)));
+  throttle();
   Prepared prepared = prepare(asked);
   const Plan& plan = *prepared.plan;
   SyncResult result;

@@ -89,6 +89,8 @@ class Executor {
   // The program's arguments as the plan's leaves have them: their buffers, fills uploaded (those in
   // `uploads` are there already), numbers packed.
   std::vector<client::DataPtr> arguments(const Plan& plan, Uploads& uploads);
+  // Forgets programs that have ended and waits while too many are in flight. Before a run.
+  void throttle();
   // Starts the program; gives its outputs.
   std::vector<client::DataPtr> run(const ProgramPtr& program, Launch launch);
 

@@ -88,12 +88,11 @@ std::unordered_set<const ir::Node*> dependents(const std::vector<Value>& roots, 
 }
 
 void Launches::add(std::vector<Value> roots, const std::vector<client::DataPtr>& outputs,
-                   std::vector<ir::Type> donated, Blame blame) {
-  Launch l{std::move(roots),
-           {outputs.begin(), outputs.end()},
-           end_of(*outputs.back()),
-           std::move(donated),
-           std::move(blame)};
+                   std::vector<ir::Type> donated, Blame blame,
+                   std::vector<client::DataPtr> consumed) {
+  Launch l{std::move(roots),        {outputs.begin(), outputs.end()},
+           end_of(*outputs.back()), std::move(donated),
+           std::move(blame),        std::move(consumed)};
   std::lock_guard lock(mu_);
   flying_.push_back(std::move(l));
 }
@@ -153,7 +152,7 @@ bool Launches::is_lost(const Value& root) const {
 void Launches::bury(Launch& l, const Error& e) {
   probe::counter("FailedExecutions").add();
   std::unordered_set<const ir::Node*> hit;
-  if (e.raised_by() >= 0) hit = dependents(l.roots, e.raised_by());
+  if (e.raised_by() >= 0 && !l.roots.empty()) hit = dependents(l.roots, e.raised_by());
   std::lock_guard graph(ir::graph_lock());
   std::lock_guard lock(mu_);
   any_failed_.store(true, std::memory_order_relaxed);
@@ -164,6 +163,10 @@ void Launches::bury(Launch& l, const Error& e) {
   for (size_t i = 0; i < l.outputs.size(); ++i) {
     client::DataPtr output = l.outputs[i].lock();
     if (!output) continue;
+    if (l.roots.empty()) {  // a replay's: nothing says how to compute it anew
+      failed_[output.get()] = {output, Value(), told, "", true, blame};
+      continue;
+    }
     bool lost = is_lost(l.roots[i]);
     bool concerned = e.raised_by() < 0 || hit.contains(l.roots[i].node.get());
     failed_[output.get()] = {output, lost ? Value() : l.roots[i], told, lost ? what : "", concerned,

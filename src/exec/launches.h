@@ -38,16 +38,18 @@ Error launch_error(const Error& e, std::span<const client::DataPtr> arguments);
 class Launches {
  public:
   // `outputs` are those of a program just started, the values of `roots`; `donated` are the buffers
-  // that it was given to overwrite.
+  // that it was given to overwrite. `consumed` are those handles: a plugin may block whoever lets
+  // go of one before the program has ended.
   void add(std::vector<ir::Value> roots, const std::vector<client::DataPtr>& outputs,
-           std::vector<ir::Type> donated, Blame blame);
+           std::vector<ir::Type> donated, Blame blame, std::vector<client::DataPtr> consumed = {});
   // Forgets finished programs and, above `keep`, waits for the oldest ones.
   void retire(size_t keep);
   bool flying();  // does any program still run?
   bool any_failed() const { return any_failed_.load(std::memory_order_relaxed); }
 
   struct Recovered {
-    ir::Value value;    // what the failed program should have computed; empty where that is lost
+    // What the failed program should have computed; empty where that is lost, or was a replay.
+    ir::Value value;
     bool told;          // its error was raised, at this output or another; or is not this output's
     std::string lost;   // of a lost value: what was destroyed
     bool concerned;     // false: the failure is a host op's that this output does not need
@@ -66,6 +68,7 @@ class Launches {
     std::shared_ptr<const client::Completion> end;
     std::vector<ir::Type> donated;
     Blame blame;
+    std::vector<client::DataPtr> consumed;
   };
   struct Failed {
     std::weak_ptr<client::Data> output;

@@ -71,6 +71,7 @@ void Replay::put_numbers(const Call& call, std::vector<DataPtr>& to) const {
 
 std::vector<DataPtr> Replay::run(const Call& call) const {
   std::vector<DataPtr> outputs;
+  executor_.throttle();
   if (program_) {
     std::vector<DataPtr> args;
     args.reserve(buffers_.size() + 2);

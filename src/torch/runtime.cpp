@@ -243,7 +243,7 @@ bool await_data(Alias& a, const DataPtr& data) {
     auto lost = executor().recover(data.get());
     if (!lost) throw;
     Error blamed = exec::with_line(e, lost->blame);
-    if (!lost->value) throw exec::lost_error(blamed, lost->lost);
+    if (!lost->value) throw lost->lost.empty() ? blamed : exec::lost_error(blamed, lost->lost);
     {
       DataPtr old;
       std::lock_guard lock(state_lock());

@@ -1,0 +1,163 @@
+"""What a call costs: torch.compile and capture on the device, beside what they stand on.
+
+Compiled calls: a function of N parameters and one input. "torch" is what torch.compile's own wrapper
+costs around a backend that returns a stored result, "execute" the plugin's own call, "ours" what is
+left of a call. Steps: host time of an optimizer's or a model's step, lazy and captured.
+"""
+
+import argparse
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import torch_pjrt
+from torch_pjrt import _C
+
+
+def best(runs: dict[str, Callable[[], Any]], rounds: int, inner: int) -> dict[str, float]:
+    """Microseconds a call, the best of interleaved rounds; the device is idle before each."""
+    out = dict.fromkeys(runs, float("inf"))
+    for _ in range(rounds):
+        for name, run in runs.items():
+            torch_pjrt.wait()
+            start = time.perf_counter()
+            for _ in range(inner):
+                run()
+            out[name] = min(out[name], (time.perf_counter() - start) / inner * 1e6)
+    return out
+
+
+class Sum(nn.Module):
+    """Adds N small parameters to its input."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(torch.ones(4, 4) for _ in range(count))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The sum."""
+        for w in self.weights:
+            x = x + w
+        return x
+
+
+def stub(gm: Any, _inputs: Any) -> Callable[..., Any]:
+    """A backend that computes once and gives that result ever after."""
+    from torch._dynamo.backends.common import aot_autograd
+
+    def compiler(inner: Any, _: Any) -> Callable[..., Any]:
+        kept: list[Any] = []
+
+        def run(args: list[Any]) -> Any:
+            if not kept:
+                kept.append(inner(*args))
+            args.clear()
+            return kept[0]
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
+
+    return aot_autograd(fw_compiler=compiler)(gm, _inputs)
+
+
+def execute_us(run: Callable[[], Any], calls: int) -> float:
+    """Mean time of the plugin's execute call inside run()."""
+    before = _C.timer_values()["Execute"]
+    for _ in range(calls):
+        run()
+        torch_pjrt.wait()
+    after = _C.timer_values()["Execute"]
+    return (after[1] - before[1]) / (after[0] - before[0]) * 1e6
+
+
+def calls(rounds: int) -> None:
+    """Prints the table of compiled calls."""
+    print("| compiled call | whole, us | torch, us | execute, us | ours, us |")
+    print("|---|---|---|---|---|")
+    x = torch.ones(4, 4, device="xla")
+    for count in (10, 300):
+        m = Sum(count).to("xla")
+        torch._dynamo.reset()
+        backends: dict[str, Any] = {"whole": "openxla", "torch": stub}
+        runs: dict[str, Callable[[], Any]] = {
+            k: functools.partial(torch.compile(m.forward, backend=b), x)
+            for k, b in backends.items()
+        }
+        with torch.no_grad():
+            for run in tuple(runs.values()) * 3:
+                run()
+            t = best(runs, rounds, 20)
+            execute = execute_us(runs["whole"], 50)
+        ours = t["whole"] - t["torch"] - execute
+        print(
+            f"| {count} parameters | {t['whole']:.0f} | {t['torch']:.0f} | {execute:.0f} "
+            f"| {ours:.0f} |"
+        )
+
+
+def waited(run: Callable[[], Any]) -> None:
+    """A run with its end."""
+    run()
+    torch_pjrt.wait()
+
+
+def adam(count: int) -> Callable[[], Any]:
+    """A fused Adam step of `count` tensors."""
+    params = [torch.ones(4, 4).to("xla").requires_grad_() for _ in range(count)]
+    opt = torch.optim.Adam(params, lr=1e-3, fused=True)
+    for p in params:
+        p.grad = torch.ones_like(p)
+    return opt.step
+
+
+def mlp() -> Callable[[], Any]:
+    """A training step: 784-512-512-10, batch 128, SGD with momentum."""
+    m = nn.Sequential(
+        nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
+    ).to("xla")
+    opt = torch.optim.SGD(m.parameters(), lr=1e-2, momentum=0.9)
+    x, y = torch.randn(128, 784).to("xla"), torch.randint(0, 10, (128,)).to("xla")
+
+    def step() -> torch.Tensor:
+        opt.zero_grad()
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()  # type: ignore[no-untyped-call]
+        opt.step()
+        return loss
+
+    return step
+
+
+def steps(rounds: int) -> None:
+    """Prints the table of steps."""
+    print("\n| step | lazy host, us | captured host, us | lazy whole, us | captured whole, us |")
+    print("|---|---|---|---|---|")
+    for name, make in (("Adam, 300 tensors", lambda: adam(300)), ("MLP, batch 128", mlp)):
+        runs = {"lazy": torch_pjrt.compile(make()), "captured": torch_pjrt.capture(make())}
+        for run in runs.values():
+            for _ in range(4):
+                run()
+        host = best(runs, rounds, 1)
+        whole = best({k: functools.partial(waited, r) for k, r in runs.items()}, rounds, 1)
+        print(
+            f"| {name} | {host['lazy']:.0f} | {host['captured']:.0f} "
+            f"| {whole['lazy']:.0f} | {whole['captured']:.0f} |"
+        )
+
+
+def main() -> None:
+    """Prints both tables."""
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("--rounds", type=int, default=30)
+    opts = p.parse_args()
+    torch.set_num_threads(1)
+    calls(opts.rounds)
+    steps(opts.rounds)
+
+
+main()
