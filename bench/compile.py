@@ -1,8 +1,8 @@
 """What a call costs: torch.compile and capture on the device, beside what they stand on.
 
-Compiled calls: a function of N parameters and one input. "torch" is what torch.compile's own wrapper
-costs around a backend that returns a stored result, "execute" the plugin's own call, "ours" what is
-left of a call. Steps: host time of an optimizer's or a model's step, lazy and captured.
+Compiled calls: a function of N parameters and one input. "torch" is what torch.compile's own
+wrapper costs around a backend that returns a stored result, "execute" the plugin's own call, "ours"
+what is left of a call. Steps: host time of an optimizer's or a model's step, lazy and captured.
 """
 
 import argparse
