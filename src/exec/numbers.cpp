@@ -18,11 +18,11 @@ const ops::Row* general_row(const ir::Node& n) {
 
 }  // namespace
 
-// Walks g.signature, whose layout is Walk::place's (ir/graph.cpp), and puts each general node's
+// Walks the signature, whose layout is Signer's (ir/graph.cpp), and puts each general node's
 // structure in the place of its attribute words.
 Numbers split_numbers(const ir::Graph& g) {
   Numbers out;
-  const std::vector<uint64_t>& sig = g.signature;
+  const std::vector<uint64_t> sig = ir::signature(g);
   size_t at = 0, copied = 0;
   std::vector<uint64_t> words;
   for (const ir::Node* n : g.order) {

@@ -93,7 +93,7 @@ std::span<const uint32_t> as_words(const std::vector<Donor>& donors) {
 
 Key key_of(const Plan& p, const KeyContext& context) {
   std::span<const uint64_t> general;
-  if (p.general) general = p.graph.signature;
+  if (p.general) general = p.general->signature;
   return make_key({.force_data = p.force_data,
                    .environment = context.environment,
                    .torch_revision = context.torch_revision,
@@ -158,6 +158,10 @@ std::vector<Donor> renumber(const std::vector<Donor>& donors, const ir::Graph& f
 
 }  // namespace
 
+std::vector<uint64_t> signature_of(const Plan& plan) {
+  return plan.general ? plan.general->signature : ir::signature(plan.graph);
+}
+
 void number_slots(const Plan& plan) { number_slots(plan.graph); }
 
 PlanPtr make_plan(PlanRequest request, std::vector<Value> replaced, const KeyContext& context) {
@@ -197,9 +201,7 @@ PlanPtr make_general_plan(const PlanPtr& plan, Families& families, const KeyCont
     number_slots(plan->graph);  // they are p's now
     return nullptr;
   }
-  General g = make_general(p->graph, std::move(numbers), varies);
-  p->graph.signature = std::move(g.signature);
-  p->general = std::move(g);
+  p->general = make_general(p->graph, std::move(numbers), varies);
   for (int at : plan->output_of)
     p->output_of.push_back(at < 0 ? at : place[static_cast<size_t>(at)]);
   p->passed = plan->passed;

@@ -70,6 +70,9 @@ PlanPtr make_plan(PlanRequest request, std::vector<ir::Value> replaced, const Ke
 // graph is to be a program of its own.
 PlanPtr make_general_plan(const PlanPtr& plan, Families& families, const KeyContext& context);
 
+// Under graph_lock(), the slots in place. Of its program: two plans of equal signatures run one.
+std::vector<uint64_t> signature_of(const Plan& plan);
+
 // Under graph_lock(). Gives the plan's nodes their slots again, after another graph was built of
 // them.
 void number_slots(const Plan& plan);

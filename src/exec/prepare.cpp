@@ -80,7 +80,7 @@ std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan,
   auto job =
       std::make_shared<Job>(Job{.client = client,
                                 .key = plan.key,
-                                .signature = graph.signature,
+                                .signature = signature_of(plan),
                                 .nodes = graph.num_nodes(),
                                 .module = module_text(plan, client),
                                 .outputs = {},
@@ -101,17 +101,16 @@ std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan,
 }
 
 std::shared_ptr<Executor::Job> Executor::find(Prepared& p, client::ComputationClient& client) {
-  if (!saves_tensors() && (p.program = cache_.find(p.plan->key, p.plan->graph.signature)))
-    return nullptr;
+  if (!saves_tensors() && (p.program = cache_.find_known(p.plan->key))) return nullptr;
   std::lock_guard lock(ir::graph_lock());
   number_slots(*p.plan);
   if (saves_tensors())
     save_tensors(p.plan->graph, saves_modules() ? module_text(*p.plan, client) : std::string(),
                  p.plan->where);
-  if ((p.program = cache_.find(p.plan->key, p.plan->graph.signature))) return nullptr;
+  if ((p.program = cache_.find(p.plan->key, signature_of(*p.plan)))) return nullptr;
   if (PlanPtr general = make_general_plan(p.plan, families_, context(client))) {
     p.plan = std::move(general);
-    if ((p.program = cache_.find(p.plan->key, p.plan->graph.signature))) return nullptr;
+    if ((p.program = cache_.find(p.plan->key, signature_of(*p.plan)))) return nullptr;
   }
   return job_of(*p.plan, client);
 }

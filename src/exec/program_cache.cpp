@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "base/flags.h"
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "probe/probe.h"
@@ -37,9 +38,22 @@ ProgramPtr ProgramCache::find_locked(Hash128 total, const std::vector<uint64_t>&
                                      bool* collides) {
   ProgramPtr* p = programs_.get(total);
   if (!p) return nullptr;
-  if ((*p)->signature == signature) return *p;
-  *collides = true;
+  if ((*p)->signature == signature) {
+    (*p)->believed = true;
+    return *p;
+  }
+  *collides = (*p)->collides = true;
   return nullptr;
+}
+
+ProgramPtr ProgramCache::find_known(const Key& key) {
+  int64_t verify = flag_int(Flag::kVerify);
+  if (verify >= 2) return nullptr;
+  std::lock_guard lock(mu_);
+  ProgramPtr* p = programs_.get(key.total);
+  if (!p || (*p)->collides || (verify && !(*p)->believed)) return nullptr;
+  count_hit();
+  return *p;
 }
 
 ProgramPtr ProgramCache::find(const Key& key, const std::vector<uint64_t>& signature) {

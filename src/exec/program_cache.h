@@ -30,6 +30,8 @@ struct Program {
   size_t nodes = 0;
   double compile_seconds = 0;  // or what loading took
   bool from_disk = false;
+  // A hit was compared, and no collision of its key was met. Written under the cache's lock.
+  mutable bool believed = false, collides = false;
 };
 using ProgramPtr = std::shared_ptr<const Program>;
 
@@ -46,6 +48,10 @@ class ProgramCache {
   ProgramPtr find_or_compile(const Key& key, const std::vector<uint64_t>& signature,
                              std::function<ProgramPtr()> compile);
   ProgramPtr find(const Key& key, const std::vector<uint64_t>& signature);
+  // The program under `key` where an earlier find() compared its signature (or TORCH_PJRT_VERIFY is
+  // 0), and no other graph was ever met under that key; else null. Always null with
+  // TORCH_PJRT_VERIFY=2.
+  ProgramPtr find_known(const Key& key);
   void clear();
   size_t size();
   std::vector<ProgramPtr> all();  // most recently used first

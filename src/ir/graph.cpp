@@ -38,9 +38,6 @@ class Walk {
     }
   }
 
-  void sign(uint64_t w) { g_.signature.push_back(w); }
-  void sign(const Value& v) { sign(uint64_t{v.node->slot} << 16 | v.index); }
-
  private:
   struct Frame {
     const Node* node;
@@ -52,28 +49,13 @@ class Walk {
     n->slot = static_cast<uint32_t>(g_.order.size());
     g_.order.push_back(n);
     if (n->role() != Role::kInterior) return place_leaf(n);
-    sign(n->kind().hash.lo);
-    sign(n->operands().size() << 32 | n->types().size());
-    for (const Value& v : n->operands()) {
-      sign(v);
-      g_.sequence.push_back(v.node->slot);
-    }
-    for (Type t : n->types()) sign(t ? t.hash().lo : 0);
-    auto words = n->attrs().words();
-    sign(words.size());
-    g_.signature.insert(g_.signature.end(), words.begin(), words.end());
-    if (n->sharding()) sign(hash_text(*n->sharding()).lo);
+    for (const Value& v : n->operands()) g_.sequence.push_back(v.node->slot);
   }
 
   void place_leaf(const Node* n) {
     LeafUse use = feed_of(n);
     g_.leaves.push_back(use);
     g_.sequence.push_back(uint32_t{static_cast<uint8_t>(use.feed)} << 28 | use.index);
-    sign(n->role() == Role::kNumber ? n->kind().hash.lo : data_kind().hash.lo);
-    sign(uint64_t{static_cast<uint8_t>(use.feed)} << 32 | use.index);
-    sign(n->types()[0].hash().lo);
-    sign(static_cast<uint64_t>(use.feed == Feed::kBuffer ? Scalar::Kind::kBool : n->scalar().kind));
-    if (n->sharding()) sign(hash_text(*n->sharding()).lo);
   }
 
   LeafUse feed_of(const Node* n) {
@@ -96,6 +78,48 @@ class Walk {
   const std::function<bool(const Node&)>& uploaded_;
   uint64_t epoch_;
   std::vector<Frame> stack_;
+};
+
+class Signer {
+ public:
+  explicit Signer(const Graph& g) : g_(g) { words_.reserve(16 * g.order.size()); }
+
+  std::vector<uint64_t> run() {
+    size_t leaf = 0;
+    for (const Node* n : g_.order) {
+      if (n->role() == Role::kInterior)
+        interior(*n);
+      else
+        this->leaf(*n, g_.leaves[leaf++]);
+      if (n->sharding()) put(hash_text(*n->sharding()).lo);
+    }
+    for (const Value& r : g_.roots) put(r);
+    put(g_.roots.size());
+    return std::move(words_);
+  }
+
+ private:
+  void put(uint64_t w) { words_.push_back(w); }
+  void put(const Value& v) { put(uint64_t{v.node->slot} << 16 | v.index); }
+
+  void interior(const Node& n) {
+    put(n.kind().hash.lo);
+    put(n.operands().size() << 32 | n.types().size());
+    for (const Value& v : n.operands()) put(v);
+    for (Type t : n.types()) put(t ? t.hash().lo : 0);
+    auto words = n.attrs().words();
+    put(words.size());
+    words_.insert(words_.end(), words.begin(), words.end());
+  }
+  void leaf(const Node& n, const LeafUse& use) {
+    put(n.role() == Role::kNumber ? n.kind().hash.lo : data_kind().hash.lo);
+    put(uint64_t{static_cast<uint8_t>(use.feed)} << 32 | use.index);
+    put(n.types()[0].hash().lo);
+    put(static_cast<uint64_t>(use.feed == Feed::kBuffer ? Scalar::Kind::kBool : n.scalar().kind));
+  }
+
+  const Graph& g_;
+  std::vector<uint64_t> words_;
 };
 
 std::string node_line(const Node& n) {
@@ -132,14 +156,20 @@ std::mutex& graph_lock() {
 }
 
 Graph build_graph(std::vector<Value> roots, const std::function<bool(const Node&)>& uploaded) {
+  // Steps are alike: the last graph's sizes save growing.
+  static thread_local size_t nodes = 0, words = 0;
   Graph g;
   g.roots = std::move(roots);
+  g.order.reserve(nodes);
+  g.sequence.reserve(words);
   Walk walk(g, uploaded);
   for (const Value& r : g.roots) walk.visit(r.node.get());
-  for (const Value& r : g.roots) walk.sign(r);
-  walk.sign(g.roots.size());
+  nodes = g.order.size();
+  words = g.sequence.size();
   return g;
 }
+
+std::vector<uint64_t> signature(const Graph& g) { return Signer(g).run(); }
 
 void verify(const Graph& g) {
   for (size_t i = 0; i < g.order.size(); ++i) {

@@ -35,9 +35,6 @@ struct Graph {
   // For every node in order: its operands' positions and, for a leaf, its feed. Two graphs that
   // differ only in which buffer feeds which operand have equal root hashes and different sequences.
   std::vector<uint32_t> sequence;
-  // Exact structure as words: op, attrs, operand positions, types, feeds, roots. Two graphs with
-  // equal signatures run the same program.
-  std::vector<uint64_t> signature;
   size_t num_nodes() const { return order.size(); }
   // Program parameters: buffers first, then (where used) the s64 vector, then the f64 vector.
   uint32_t num_parameters() const { return num_buffers + (num_integers > 0) + (num_reals > 0); }
@@ -48,6 +45,11 @@ std::mutex& graph_lock();
 // `uploaded(fill)` says whether a fill leaf becomes a parameter. The roots keep the nodes alive.
 // The caller holds graph_lock().
 Graph build_graph(std::vector<Value> roots, const std::function<bool(const Node&)>& uploaded);
+
+// Exact structure as words: op, attrs, operand positions, types, feeds, roots. Two graphs with
+// equal signatures run the same program. The caller holds graph_lock(), and the nodes have their
+// slots in this graph.
+std::vector<uint64_t> signature(const Graph& g);
 
 // Throws kInternal, naming the node, where an invariant of the graph is broken.
 void verify(const Graph& g);

@@ -31,10 +31,15 @@ Value add(Value a, Value b) { return node(kAdd, {std::move(a), std::move(b)}); }
 Value mul(Value a, Value b) { return node(kMul, {std::move(a), std::move(b)}); }
 
 enum class Fills { kConstant, kUploaded };
-Graph build(std::vector<Value> roots, Fills fills = Fills::kConstant) {
+struct Built : Graph {
+  std::vector<uint64_t> signature;
+};
+Built build(std::vector<Value> roots, Fills fills = Fills::kConstant) {
   std::lock_guard lock(graph_lock());
-  Graph g = build_graph(std::move(roots), [=](const Node&) { return fills == Fills::kUploaded; });
+  Built g{build_graph(std::move(roots), [=](const Node&) { return fills == Fills::kUploaded; }),
+          {}};
   verify(g);
+  g.signature = signature(g);
   return g;
 }
 
@@ -51,7 +56,7 @@ Hash128 hash(const Value& v) { return v.node->dag_hash(); }
 TEST(Graph, OperandsComeBeforeUsersAndEachNodeOnce) {
   Value x = data(), y = data();
   Value s = add(x, y), p = mul(s, s), r = add(p, s);
-  Graph g = build({r, p});
+  Built g = build({r, p});
   std::vector<const Node*> want = {x.node.get(), y.node.get(), s.node.get(), p.node.get(),
                                    r.node.get()};
   EXPECT_EQ(g.order, want);
@@ -61,7 +66,7 @@ TEST(Graph, OperandsComeBeforeUsersAndEachNodeOnce) {
 
 TEST(Graph, BuffersAreNumberedAtFirstUse) {
   Value x = data(), y = data();
-  Graph g = build({add(y, x)});
+  Built g = build({add(y, x)});
   ASSERT_EQ(g.leaves.size(), 2u);
   EXPECT_EQ(g.leaves[0].node, y.node.get());
   EXPECT_EQ(g.leaves[0].index, 0u);
@@ -78,7 +83,7 @@ TEST(Graph, NumbersArePackedByKind) {
   Value x = data();
   Value b = number({.integer = 1, .kind = Scalar::Kind::kBool});
   Value c = number({.re = 1, .im = 2, .kind = Scalar::Kind::kComplex});
-  Graph g = build({add(mul(x, real(2)), mul(add(integer(3), b), add(c, real(4))))});
+  Built g = build({add(mul(x, real(2)), mul(add(integer(3), b), add(c, real(4))))});
   EXPECT_EQ(g.num_buffers, 1u);
   EXPECT_EQ(g.num_integers, 2u);
   EXPECT_EQ(g.num_reals, 4u);  // a complex number takes two
@@ -93,7 +98,7 @@ TEST(Graph, EqualNumbersStayTwoInputs) {
 
 TEST(Graph, FillIsAConstantUnlessItIsUploaded) {
   Value r = add(data(), fill(0));
-  Graph constant = build({r}), uploaded = build({r}, Fills::kUploaded);
+  Built constant = build({r}), uploaded = build({r}, Fills::kUploaded);
   EXPECT_EQ(constant.num_buffers, 1u);
   EXPECT_EQ(constant.num_reals, 1u);
   EXPECT_EQ(uploaded.num_buffers, 2u);
@@ -103,8 +108,8 @@ TEST(Graph, FillIsAConstantUnlessItIsUploaded) {
 }
 
 TEST(Graph, UploadedFillIsTheGraphOfABuffer) {
-  Graph fills = build({add(data(), fill(0))}, Fills::kUploaded);
-  Graph buffers = build({add(data(), data())});
+  Built fills = build({add(data(), fill(0))}, Fills::kUploaded);
+  Built buffers = build({add(data(), data())});
   EXPECT_EQ(fills.sequence, buffers.sequence);
   EXPECT_EQ(fills.signature, buffers.signature);
 }
@@ -135,7 +140,7 @@ TEST(Graph, OtherBuffersInTheSamePlacesAreTheSameProgram) {
     Value a = data(), b = data();
     return build({mul(add(a, b), a)});
   };
-  Graph one = make(), two = make();
+  Built one = make(), two = make();
   EXPECT_EQ(one.sequence, two.sequence);
   EXPECT_EQ(one.signature, two.signature);
 }
@@ -165,20 +170,20 @@ TEST(Graph, SignatureHoldsSharding) {
 TEST(Graph, AMillionNodesBuildAndFree) {
   Value x = data(), v = x;
   for (int i = 0; i < 1'000'000; ++i) v = add(std::move(v), x);
-  Graph g = build({v});
+  Built g = build({v});
   EXPECT_EQ(g.num_nodes(), 1'000'001u);
   EXPECT_EQ(g.num_buffers, 1u);
 }
 
 TEST(Graph, BuildingTwiceGivesTheSame) {
   Value x = data(), r = mul(add(x, real(2)), x);
-  Graph one = build({r});
+  Built one = build({r});
   build({add(r, r)});
   EXPECT_EQ(build({r}).signature, one.signature);
 }
 
 TEST(Graph, NoRootsIsAnEmptyGraph) {
-  Graph g = build({});
+  Built g = build({});
   EXPECT_EQ(g.num_nodes(), 0u);
   EXPECT_EQ(g.num_parameters(), 0u);
 }

@@ -275,5 +275,21 @@ TEST_F(ProgramCacheTest, HitsAndMissesAreCounted) {
   EXPECT_EQ(probe::counter("CompileCacheMiss").value(), misses + 1);
 }
 
+TEST_F(ProgramCacheTest, AKeyIsBelievedOnceItsGraphWasCompared) {
+  get("a");
+  EXPECT_EQ(cache.find_known(key("a")), nullptr);  // compiled, never hit
+  ASSERT_NE(cache.find(key("a"), {1}), nullptr);
+  EXPECT_NE(cache.find_known(key("a")), nullptr);
+  EXPECT_EQ(cache.find_known(key("b")), nullptr);
+}
+
+TEST_F(ProgramCacheTest, AKeyThatCollidedIsNeverBelieved) {
+  get("a", {1});
+  ASSERT_NE(cache.find(key("a"), {1}), nullptr);
+  EXPECT_EQ(cache.find(key("a"), {2}), nullptr);
+  EXPECT_EQ(cache.find_known(key("a")), nullptr);
+  EXPECT_NE(cache.find(key("a"), {1}), nullptr);
+}
+
 }  // namespace
 }  // namespace tp::exec
