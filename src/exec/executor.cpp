@@ -194,6 +194,6 @@ bool Executor::busy() {
   }
 }
 
-void Executor::wait() { launches_.retire(0); }
+void Executor::wait() { launches_.wait(); }
 
 }  // namespace tp::exec

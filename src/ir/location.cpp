@@ -4,13 +4,14 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/forks.h"
 #include "base/text.h"
 
 namespace tp::ir {
 namespace {
 
 struct Table {
-  std::mutex mu;
+  TableMutex mu;
   std::deque<Location> all{Location{}};  // a deque: references stay
   std::unordered_map<std::string, LocationId> ids;
 };

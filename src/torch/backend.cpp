@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "base/flags.h"
+#include "base/forks.h"
 #include "base/text.h"
 #include "client/registry.h"
 #include "probe/probe.h"
@@ -89,7 +90,7 @@ namespace {
 
 // One warning for each (op, user's line).
 void warn_fallback(const std::string& op) {
-  static std::mutex mu;
+  static TableMutex mu;
   static std::unordered_set<std::string> seen;
   std::string where = user_frame();
   {

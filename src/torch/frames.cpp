@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/flags.h"
+#include "base/forks.h"
 
 namespace tp::torch_room {
 namespace {
@@ -34,7 +35,7 @@ enum class Kind : uint8_t { kUser, kLibrary };
 // What the process knows of code objects and lines. It owns a reference to every code object in it,
 // so that no address means two things.
 struct Known {
-  std::mutex mu;
+  TableMutex mu;
   std::vector<std::string> libraries;
   std::unordered_map<PyCodeObject*, Kind> kinds;
 };
@@ -230,7 +231,7 @@ void add_library_directory(std::string directory) {
 }
 
 std::string exchange_scope(std::string scope) {
-  static std::mutex mu;
+  static TableMutex mu;
   static auto* ids = new std::unordered_map<std::string, uint32_t>{{"", 0}};
   Thread& t = t_thread;
   std::string before = std::exchange(t.scope, std::move(scope));
