@@ -176,6 +176,7 @@ set(TP_CORE_TESTS
     tests/core/one_ops_test.cpp
     tests/core/executor_threads_test.cpp
     tests/core/launches_test.cpp
+    tests/core/explain_test.cpp
     tests/core/fakeplugin_test.cpp
     tests/core/flags_test.cpp
     tests/core/forks_test.cpp

@@ -78,6 +78,13 @@ void Read::cut() {
 }
 
 Read::~Read() {
+  try {
+    book();
+  } catch (const std::exception&) {  // a flag that cannot be read, no memory: only the counts miss it
+  }
+}
+
+void Read::book() {
   int64_t end = probe::now_ns();
   probe::event(probe::Phase::kWait, wait_, end);
   static probe::Timer& timer = probe::timer("Read");

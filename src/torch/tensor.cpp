@@ -275,6 +275,8 @@ c10::intrusive_ptr<c10::TensorImpl> Impl::shallow_copy_and_detach(c10::VariableV
 }
 
 void Impl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& from) {
+  TORCH_CHECK(typeid(*from) == typeid(Impl), "expected a tensor of torch_pjrt, found a ",
+              c10::demangle(typeid(*from).name()), " of device ", from->device());
   auto* other = static_cast<const Impl*>(from.get());
   copy_tensor_metadata(other, this, version_counter(), allow_tensor_metadata_change());
   alias_ = other->alias_;
@@ -481,6 +483,20 @@ void write_host(Impl& t, at::Tensor host) {
   old_birth = std::move(a.birth);
   a.birth = ir::NodePtr();
   a.host = std::move(host);
+}
+
+void replace_root(Alias& a, Value v) {
+  Old old;
+  ir::NodePtr old_birth;
+  std::unique_ptr<Dims> old_strides;
+  std::lock_guard lock(state_lock());
+  if (a.birth && v.node->role() == ir::Role::kFill) {
+    old_birth = std::move(a.birth);
+    a.birth = v.node;
+  }
+  a.type = v.type();
+  a.strides.swap(old_strides);
+  old = replace_locked(a, std::move(v));
 }
 
 void write_fill(Impl& t, const ir::Scalar& s) {

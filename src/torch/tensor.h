@@ -190,6 +190,9 @@ void write(Impl& t, ir::Value v);
 void adopt(Impl& t, ir::Value v, std::span<const int64_t> strides);
 // The same for a CPU tensor of t's dtype and sizes, which this takes over.
 void write_host(Impl& t, at::Tensor host);
+// Makes `v`, of whatever type, the alias's row-major root; a fill stays its initial value where it
+// still has that.
+void replace_root(Alias& a, ir::Value v);
 // Gives the alias of t a fresh fill, as its birth value where it has none yet.
 void write_fill(Impl& t, const ir::Scalar& s);
 
