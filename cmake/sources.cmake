@@ -1,7 +1,7 @@
 # Every source file of the project, a list a room (no globs: a build sees exactly what is listed here).
 # Adding a file: add its line to its room's list.
-set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/base/hash.cpp
-    src/base/interrupt.cpp src/base/mappings.cpp)
+set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/base/forks.cpp
+    src/base/hash.cpp src/base/interrupt.cpp src/base/mappings.cpp)
 set(TP_PROBE src/probe/events.cpp src/probe/probe.cpp)
 set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp src/ir/type.cpp)
 set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp src/hlo/lineage.cpp)
@@ -175,8 +175,11 @@ set(TP_CORE_TESTS
     tests/core/executor_test.cpp
     tests/core/one_ops_test.cpp
     tests/core/executor_threads_test.cpp
+    tests/core/launches_test.cpp
+    tests/core/explain_test.cpp
     tests/core/fakeplugin_test.cpp
     tests/core/flags_test.cpp
+    tests/core/forks_test.cpp
     tests/core/graph_test.cpp
     tests/core/index_ops_test.cpp
     tests/core/ir_test.cpp

@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include "base/flags.h"
+#include "base/forks.h"
 #include "base/text.h"
 
 namespace tp {
@@ -47,7 +48,7 @@ std::string default_folder() {
 }
 
 struct Chosen {
-  std::mutex mu;
+  TableMutex mu;
   std::optional<CachePlace> place;
 };
 Chosen& chosen() {

@@ -71,13 +71,29 @@ void discover(Registry& r, const std::string& name) {
   if (auto* look = g_discovery.load()) look();
 }
 
+// A plugin that is being started has threads already, which no child has.
+class Starting {
+ public:
+  Starting() {
+    watch_forks();
+    g_pid.store(getpid());  // forks before the watch began went unseen
+    g_owner.store(getpid());
+  }
+  ~Starting() {
+    if (!g_client.load()) g_owner.store(0);
+  }
+  Starting(const Starting&) = delete;
+};
+
 ComputationClient& start() {
+  check_not_forked();
   Registry& r = registry();
   std::string asked = asked_device();
   discover(r, asked);
   std::lock_guard lock(r.mu);
   if (r.client) return *r.client;
   PluginSpec spec = r.table.find(asked, flag_text(Flag::kPlugin));
+  Starting starting;
   install(r, start_plugin(spec));
   return *r.client;
 }
@@ -85,6 +101,7 @@ ComputationClient& start() {
 }  // namespace
 
 void register_plugin(PluginSpec spec) {
+  check_not_forked();
   Registry& r = registry();
   std::lock_guard lock(r.mu);
   if (r.client && r.table.has(spec.name))
@@ -97,6 +114,7 @@ void register_plugin(PluginSpec spec) {
 void set_discovery(void (*look)()) { g_discovery = look; }
 
 std::vector<std::string> registered() {
+  check_not_forked();
   Registry& r = registry();
   std::lock_guard lock(r.mu);
   return r.table.names(flag_text(Flag::kPlugin));

@@ -151,11 +151,11 @@ SyncResult Executor::sync(const PlanPtr& asked, const std::function<bool()>& tak
                             : upload_once(client_(), n, plan.device, result.uploads);
   }
   if (!prepared.program) return result;
-  std::atomic<int64_t>& runs = explainer_.runs_of(plan.key.total);
+  RunsPtr runs = explainer_.runs_of(plan.key.total);
   if (plan.output_of.size() == 1 && plan.donors.empty() && !plan.general && !plan.force_data)
     one_ops_.learn(plan.graph, plan.device, prepared.program, runs);
   std::vector<DataPtr> outputs = start(prepared, take, result.uploads);
-  runs.fetch_add(1, std::memory_order_relaxed);
+  runs->fetch_add(1, std::memory_order_relaxed);
   if (probe::dial() >= 2)
     probe::say(2, cat("sync at ", plan.where, ": ", prepared.program->nodes, " ops, key ",
                       plan.key.total.hex().substr(0, 8)));
@@ -200,6 +200,6 @@ bool Executor::busy() {
   }
 }
 
-void Executor::wait() { launches_.retire(0); }
+void Executor::wait() { launches_.wait(); }
 
 }  // namespace tp::exec

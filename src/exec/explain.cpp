@@ -5,6 +5,7 @@
 #include <chrono>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include "base/flags.h"
 #include "base/text.h"
@@ -26,6 +27,13 @@ std::string environment_text(const client::ComputationClient& c) {
 
 double epoch_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// The value under `key`, made where there is none.
+template <class K, class V>
+V& value_of(LruMap<K, V>& map, const K& key) {
+  V* found = map.get(key);
+  return found ? *found : *map.put(key, V());
 }
 
 std::string line_of(const CompileEvent& e) {
@@ -65,7 +73,7 @@ const Sketch* Explainer::nearest_locked(const Sketch& s) {
 }
 
 bool Explainer::loud_locked(const std::string& site) {
-  int n = ++sites_[site];
+  int n = ++value_of(sites_, site);
   return n - 1 <= kLoud || std::has_single_bit(static_cast<unsigned>(n));
 }
 
@@ -93,14 +101,14 @@ void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Rea
     if (const Sketch* near = nearest_locked(s)) {
       e.nearest = near->key.total.hex();
       e.reasons = differences(*near, s);
-      e.unexpected = sites_.contains(s.site);
+      e.unexpected = sites_.get(s.site) != nullptr;
     }
     e.number = ++count_;
     loud = loud_locked(s.site) && e.unexpected;
     if (!e.unexpected && !cold.empty()) {  // the first compile of this line here, but not at all
       e.reasons = std::move(cold);
       e.unexpected = true;
-      loud = told_cold_.insert(e.reasons[0].text).second;
+      loud = !std::exchange(value_of(told_cold_, e.reasons[0].text), true);
     }
     events_.push_back(e);
     if (events_.size() > kKept) events_.pop_front();
@@ -115,13 +123,15 @@ void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Rea
 
 void Explainer::remember(Sketch s) {
   std::lock_guard lock(mu_);
-  ++sites_[s.site];
+  ++value_of(sites_, s.site);
   if (!known_.get(s.key.total)) known_.put(s.key.total, std::move(s));
 }
 
-std::atomic<int64_t>& Explainer::runs_of(const Hash128& key) {
+RunsPtr Explainer::runs_of(const Hash128& key) {
   std::lock_guard lock(mu_);
-  return runs_[key];
+  RunsPtr& runs = value_of(runs_, key);
+  if (!runs) runs = std::make_shared<std::atomic<int64_t>>(0);
+  return runs;
 }
 
 std::vector<CompileEvent> Explainer::events() {
@@ -147,15 +157,15 @@ std::vector<ir::LocationId> Explainer::lines_of(std::string_view op) {
 std::unordered_map<Hash128, int64_t> Explainer::runs() {
   std::lock_guard lock(mu_);
   std::unordered_map<Hash128, int64_t> out;
-  for (const auto& [key, n] : runs_)
-    if (int64_t now = n.load(std::memory_order_relaxed)) out.emplace(key, now);
+  for (auto& [key, n] : runs_)
+    if (int64_t now = n->load(std::memory_order_relaxed)) out.emplace(key, now);
   return out;
 }
 
 void Explainer::clear() {
   std::lock_guard lock(mu_);
   events_.clear();
-  for (auto& [key, n] : runs_) n.store(0, std::memory_order_relaxed);
+  for (auto& [key, n] : runs_) n->store(0, std::memory_order_relaxed);
 }
 
 }  // namespace tp::exec

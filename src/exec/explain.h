@@ -4,10 +4,10 @@
 #pragma once
 #include <atomic>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "base/lru.h"
@@ -27,6 +27,8 @@ struct CompileEvent {
   std::vector<Reason> reasons;
 };
 
+using RunsPtr = std::shared_ptr<std::atomic<int64_t>>;
+
 class Explainer {
  public:
   // Words for ingredients, for messages: "2.13.0", "cpu plugin 1.2".
@@ -37,8 +39,10 @@ class Explainer {
   void compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> cold = {});
   // A program came from the disk cache: no compile, but something to compare with.
   void remember(Sketch s);
-  // How often the program of that key ran: the caller adds to it. Lives as long as this does.
-  std::atomic<int64_t>& runs_of(const Hash128& key);
+  // How often the program of that key ran: the caller adds to it. Forgotten where as many programs
+  // as kKeys ran since.
+  static constexpr size_t kKeys = 16384;
+  RunsPtr runs_of(const Hash128& key);
   // Ingredients in words, as CacheFile::words wants them.
   std::vector<std::pair<std::string, std::string>> words(const client::ComputationClient& c);
 
@@ -54,10 +58,11 @@ class Explainer {
 
   std::mutex mu_;
   LruMap<Hash128, Sketch> known_{128};
-  std::unordered_map<std::string, int> sites_;              // compiles a line
-  std::unordered_map<Hash128, std::atomic<int64_t>> runs_;  // entries stay: see runs_of
-  std::deque<CompileEvent> events_;                         // the newest 1,000
-  std::unordered_set<std::string> told_cold_;
+  static constexpr size_t kSites = 4096;
+  LruMap<std::string, int> sites_{kSites};  // compiles a line
+  LruMap<Hash128, RunsPtr> runs_{kKeys};
+  std::deque<CompileEvent> events_;  // the newest 1,000
+  LruMap<std::string, bool> told_cold_{kSites};
   uint64_t count_ = 0;
   std::string torch_, ours_;
 };

@@ -90,51 +90,100 @@ std::unordered_set<const ir::Node*> dependents(const std::vector<Value>& roots, 
 void Launches::add(std::vector<Value> roots, const std::vector<client::DataPtr>& outputs,
                    std::vector<ir::Type> donated, Blame blame,
                    std::vector<client::DataPtr> consumed) {
-  Launch l{std::move(roots),        {outputs.begin(), outputs.end()},
-           end_of(*outputs.back()), std::move(donated),
-           std::move(blame),        std::move(consumed)};
+  Launch l{0,
+           std::move(roots),
+           {outputs.begin(), outputs.end()},
+           end_of(*outputs.back()),
+           std::move(donated),
+           std::move(blame),
+           std::move(consumed)};
   std::lock_guard lock(mu_);
+  l.number = next_++;
   flying_.push_back(std::move(l));
 }
 
-// Launches are destroyed outside the lock: dropping a root may free device buffers.
-void Launches::retire(size_t keep) {
+// The oldest launch, in leaving_ while its end is awaited. It goes back to flying_ where that
+// throws (Ctrl-C, or no memory to note its failure).
+class Launches::Leaving {
+ public:
+  explicit Leaving(Launches& of) : of_(of) {}
+  ~Leaving() {
+    std::list<Launch> done;  // destroyed outside the lock: dropping a root may free device buffers
+    std::lock_guard lock(of_.mu_);
+    if (at_ == of_.leaving_.end()) return;
+    std::list<Launch>& to = over_ ? done : of_.flying_;
+    auto place = std::find_if(to.begin(), to.end(),
+                              [this](const Launch& l) { return l.number > at_->number; });
+    to.splice(place, of_.leaving_, at_);
+    of_.left_.notify_all();
+  }
+  Leaving(const Leaving&) = delete;
+
+  // Is there a launch before `before` or, where that is 0, more than `keep` or one that is over?
+  bool take(size_t keep, uint64_t before) {
+    std::lock_guard lock(of_.mu_);
+    if (of_.flying_.empty()) return false;
+    const Launch& first = of_.flying_.front();
+    bool due = before ? first.number < before : of_.flying_.size() > keep || first.end->ready();
+    if (due) of_.leaving_.splice(of_.leaving_.begin(), of_.flying_, of_.flying_.begin());
+    at_ = due ? of_.leaving_.begin() : at_;
+    return due;
+  }
+  Launch& launch() { return *at_; }
+  void over() { over_ = true; }
+
+ private:
+  Launches& of_;
+  std::list<Launch>::iterator at_ = of_.leaving_.end();
+  bool over_ = false;
+};
+
+void Launches::retire(size_t keep, uint64_t before) {
   for (;;) {
-    Launch l;
-    {
-      std::lock_guard lock(mu_);
-      if (flying_.empty()) return;
-      if (flying_.size() <= keep && !flying_.front().end->ready()) return;
-      l = std::move(flying_.front());
-      flying_.pop_front();
-      ++leaving_;
-    }
-    auto leave = [this] {
-      std::lock_guard lock(mu_);
-      --leaving_;
-      left_.notify_all();
-    };
+    Leaving l(*this);
+    if (!l.take(keep, before)) return;
     try {
-      l.end->await();
+      l.launch().end->await();
     } catch (const Error& e) {
-      bury(l, e);
-    } catch (...) {  // Ctrl-C: it flies on
-      {
-        std::lock_guard lock(mu_);
-        flying_.push_front(std::move(l));
-      }
-      leave();
-      throw;
+      bury(l.launch(), e);
     }
-    leave();
+    l.over();
+  }
+}
+
+void Launches::retire(size_t keep) { retire(keep, 0); }
+
+// Others may have taken launches, and, where Ctrl-C ends their wait, put them back.
+void Launches::wait() {
+  std::unique_lock lock(mu_);
+  const uint64_t end = next_;
+  auto any_of_mine = [end](const std::list<Launch>& in) {
+    return std::any_of(in.begin(), in.end(), [end](const Launch& l) { return l.number < end; });
+  };
+  while (any_of_mine(flying_) || any_of_mine(leaving_)) {
+    lock.unlock();
+    retire(0, end);
+    lock.lock();
+    wait_interruptibly(lock, left_, [&] { return any_of_mine(flying_) || !any_of_mine(leaving_); });
   }
 }
 
 bool Launches::flying() {
   std::lock_guard lock(mu_);
-  if (leaving_ > 0) return true;
+  if (!leaving_.empty()) return true;
   return std::any_of(flying_.begin(), flying_.end(),
                      [](const Launch& l) { return !l.end->ready(); });
+}
+
+bool Launches::reads_failed(const ir::Node& n) {
+  if (!any_failed_.load(std::memory_order_relaxed)) return false;
+  std::lock_guard lock(mu_);
+  std::erase_if(failed_, [](const auto& f) { return f.second.output.expired(); });
+  any_failed_.store(!failed_.empty(), std::memory_order_relaxed);
+  auto operands = n.operands();
+  return std::any_of(operands.begin(), operands.end(), [this](const Value& v) {
+    return failed_.contains(static_cast<const client::Data*>(v.node->payload().get()));
+  });
 }
 
 // Does computing `root` need bytes that are gone? Under both locks.
@@ -175,9 +224,8 @@ void Launches::bury(Launch& l, const Error& e) {
 }
 
 std::optional<Launches::Recovered> Launches::recover(const client::Data* data) {
-  retire(0);
-  std::unique_lock lock(mu_);
-  wait_interruptibly(lock, left_, [&] { return leaving_ == 0; });
+  wait();
+  std::lock_guard lock(mu_);
   auto it = failed_.find(data);
   if (it == failed_.end() || it->second.output.expired()) return std::nullopt;
   const Failed& f = it->second;

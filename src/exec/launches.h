@@ -8,7 +8,7 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
-#include <deque>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,8 +44,12 @@ class Launches {
            std::vector<ir::Type> donated, Blame blame, std::vector<client::DataPtr> consumed = {});
   // Forgets finished programs and, above `keep`, waits for the oldest ones.
   void retire(size_t keep);
+  // Blocks until all that was added so far is over, whichever thread looks after it.
+  void wait();
   bool flying();  // does any program still run?
   bool any_failed() const { return any_failed_.load(std::memory_order_relaxed); }
+  // Is an operand of `n` a buffer that a failed program should have filled?
+  bool reads_failed(const ir::Node& n);
 
   struct Recovered {
     // What the failed program should have computed; empty where that is lost, or was a replay.
@@ -63,6 +67,7 @@ class Launches {
 
  private:
   struct Launch {
+    uint64_t number = 0;  // ascending
     std::vector<ir::Value> roots;
     std::vector<std::weak_ptr<client::Data>> outputs;
     std::shared_ptr<const client::Completion> end;
@@ -78,15 +83,18 @@ class Launches {
     bool concerned;
     std::string blame;
   };
+  class Leaving;
+  void retire(size_t keep, uint64_t before);
   void bury(Launch& l, const Error& e);
   bool is_lost(const ir::Value& root) const;
 
-  std::mutex mu_;  // guards all below; taken after graph_lock() where both are
-  std::deque<Launch> flying_;
-  size_t leaving_ = 0;  // taken from flying_ by a thread that waits for their end
+  std::mutex mu_;              // guards all below; taken after graph_lock() where both are
+  std::list<Launch> flying_;   // by number
+  std::list<Launch> leaving_;  // taken from flying_ by a thread that waits for their end
+  uint64_t next_ = 1;          // number of the next launch
   std::condition_variable left_;
   std::unordered_map<const client::Data*, Failed> failed_;
-  std::atomic<bool> any_failed_{false};  // of all time; written under mu_
+  std::atomic<bool> any_failed_{false};  // written under mu_; false: failed_ is empty
 };
 
 }  // namespace tp::exec

@@ -74,7 +74,7 @@ OneOps::Found OneOps::find(client::ComputationClient& client, const ir::Value& r
 }
 
 void OneOps::learn(const ir::Graph& graph, int device, const ProgramPtr& program,
-                   std::atomic<int64_t>& runs) {
+                   RunsPtr runs) {
   if (graph.roots.size() != 1 || graph.num_parameters() > kMostArguments) return;
   const ir::Node& n = *graph.roots[0].node;
   if (n.role() != Role::kInterior || n.kind().host) return;
@@ -87,7 +87,7 @@ void OneOps::learn(const ir::Graph& graph, int device, const ProgramPtr& program
                                          .feeds = {},
                                          .num_buffers = graph.num_buffers,
                                          .program = program,
-                                         .runs = &runs,
+                                         .runs = std::move(runs),
                                          .numbers = {},
                                          .integers = {},
                                          .reals = {}});
@@ -109,7 +109,7 @@ void OneOps::clear() {
 }
 
 client::DataPtr Executor::run_known(const ir::Value& root, int device) {
-  if (saves_tensors() || launches_.any_failed() || probe::dial() >= 2) return nullptr;
+  if (saves_tensors() || launches_.reads_failed(*root.node) || probe::dial() >= 2) return nullptr;
   client::ComputationClient& client = client_();
   OneOps::Found f = one_ops_.find(client, root, device);
   if (!f.program) return nullptr;

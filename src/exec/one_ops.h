@@ -18,6 +18,7 @@
 
 #include "base/lru.h"
 #include "client/computation_client.h"
+#include "exec/explain.h"
 #include "exec/fill.h"
 #include "exec/program_cache.h"
 #include "ir/graph.h"
@@ -31,7 +32,7 @@ class OneOps {
     ProgramPtr program;  // null: unknown
     size_t count = 0;
     std::array<client::DataPtr, kMostArguments> slots;
-    std::atomic<int64_t>* runs = nullptr;  // Explainer's
+    RunsPtr runs;  // Explainer's
     std::span<const client::DataPtr> arguments() const { return {slots.data(), count}; }
   };
   // The program that computes `root` alone, and its arguments.
@@ -39,7 +40,7 @@ class OneOps {
   // `graph` is that of `root` alone, `program` what it was compiled to. Does nothing where the
   // graph is more than one op over buffers and numbers.
   void learn(const ir::Graph& graph, int device, const ProgramPtr& program,
-             std::atomic<int64_t>& runs);
+             RunsPtr runs);
   void clear();
 
  private:
@@ -61,7 +62,7 @@ class OneOps {
     std::vector<Feed> feeds;
     uint32_t num_buffers;
     std::weak_ptr<const Program> program;
-    std::atomic<int64_t>* runs;
+    RunsPtr runs;
     // Of the last run: most ops come with the same numbers again.
     Numbers64 numbers;
     client::DataPtr integers, reals;

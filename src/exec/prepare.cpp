@@ -2,6 +2,8 @@
 // compiled.
 #include <chrono>
 #include <condition_variable>
+#include <optional>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -46,7 +48,11 @@ class SlowNotice {
 client::ExecutablePtr compile_module(client::ComputationClient& client,
                                      const client::CompileRequest& request, const std::string& what,
                                      const std::string& blame) {
-  SlowNotice notice(cat("compiling for more than ", flag_int(Flag::kSlowCompile), " ms: ", what));
+  std::optional<SlowNotice> notice;
+  try {
+    notice.emplace(cat("compiling for more than ", flag_int(Flag::kSlowCompile), " ms: ", what));
+  } catch (const std::system_error&) {  // the system gives no thread: no notice
+  }
   try {
     return client.compile(request);
   } catch (const Error& e) {

@@ -29,6 +29,8 @@ void count_made(const Program& p) {
 
 }  // namespace
 
+void ProgramCache::detach(std::function<void()> f) { std::thread(std::move(f)).detach(); }
+
 ProgramCache::~ProgramCache() {
   std::unique_lock lock(mu_);
   landed_.wait(lock, [&] { return flights_.empty(); });
@@ -114,10 +116,20 @@ void ProgramCache::fly(Hash128 total, const FlightPtr& flight,
   }
   // Notified under the lock: the destructor may return as soon as it is free.
   std::lock_guard lock(mu_);
-  if (program) programs_.put(total, program);
-  *flight = {true, std::move(program), std::move(error)};
+  *flight = {true, program, std::move(error)};
   flights_.erase(total);
   landed_.notify_all();
+  if (program) programs_.put(total, std::move(program));
+}
+
+// Flies in a thread of its own, or, where the system gives none, in this one: then Ctrl-C waits.
+void ProgramCache::fly_aside(Hash128 total, const FlightPtr& flight,
+                             const std::function<ProgramPtr()>& compile) {
+  try {
+    return start_thread_([this, total, flight, compile] { fly(total, flight, compile); });
+  } catch (const std::exception&) {
+  }
+  fly(total, flight, compile);
 }
 
 // Waits for a flight's end; each that waits gets its error.
@@ -128,7 +140,7 @@ ProgramPtr ProgramCache::land(std::unique_lock<std::mutex>& lock, const FlightPt
 }
 
 ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint64_t>& signature,
-                                         std::function<ProgramPtr()> compile) {
+                                         const std::function<ProgramPtr()>& compile) {
   static probe::Counter& misses = probe::counter("CompileCacheMiss");
   Hash128 total = key.total;
   std::unique_lock lock(mu_);
@@ -156,9 +168,7 @@ ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint6
   misses.add();
   lock.unlock();
   if (hears_interrupts())
-    std::thread([this, total, flight, compile = std::move(compile)] {
-      fly(total, flight, compile);
-    }).detach();
+    fly_aside(total, flight, compile);
   else
     fly(total, flight, compile);
   lock.lock();

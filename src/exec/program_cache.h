@@ -38,15 +38,18 @@ using ProgramPtr = std::shared_ptr<const Program>;
 class ProgramCache {
  public:
   using CountMappings = Mappings (*)();
-  explicit ProgramCache(size_t capacity, CountMappings count = &count_mappings)
-      : programs_(capacity), count_mappings_(count) {}
+  // Runs f in a new thread; throws std::system_error where there is none to be had.
+  using StartThread = void (*)(std::function<void()> f);
+  explicit ProgramCache(size_t capacity, CountMappings count = &count_mappings,
+                        StartThread start_thread = &detach)
+      : programs_(capacity), count_mappings_(count), start_thread_(start_thread) {}
   ~ProgramCache();  // waits for the compiles that were left alone
 
   // The program under `key` whose signature is equal, or the one that `compile` makes. A program of
   // equal key and other structure (a hash collision) is never given: it is compiled under a key of
   // its own. `compile` may outlive the call: it owns what it uses, but for the cache's owner.
   ProgramPtr find_or_compile(const Key& key, const std::vector<uint64_t>& signature,
-                             std::function<ProgramPtr()> compile);
+                             const std::function<ProgramPtr()>& compile);
   ProgramPtr find(const Key& key, const std::vector<uint64_t>& signature);
   // The program under `key` where an earlier find() compared its signature (or TORCH_PJRT_VERIFY is
   // 0), and no other graph was ever met under that key; else null. Always null with
@@ -67,6 +70,9 @@ class ProgramCache {
   ProgramPtr find_locked(Hash128 total, const std::vector<uint64_t>& signature, bool* collides);
   void fly(Hash128 total, const FlightPtr& flight, const std::function<ProgramPtr()>& compile);
   ProgramPtr land(std::unique_lock<std::mutex>& lock, const FlightPtr& flight);
+  void fly_aside(Hash128 total, const FlightPtr& flight,
+                 const std::function<ProgramPtr()>& compile);
+  static void detach(std::function<void()> f);
   void make_room();
   // Takes out the quarter unused for longest, but never the newest.
   std::vector<ProgramPtr> oldest();
@@ -75,6 +81,7 @@ class ProgramCache {
   LruMap<Hash128, ProgramPtr> programs_;
   std::unordered_map<Hash128, FlightPtr> flights_;
   const CountMappings count_mappings_;
+  const StartThread start_thread_;
   std::mutex room_mu_;  // one makes room at a time; taken before mu_; guards all below
   Mappings counted_;
   size_t since_ = 0;  // programs made since that count

@@ -5,13 +5,14 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/forks.h"
 #include "base/text.h"
 
 namespace tp::ir {
 namespace {
 
 struct Names {
-  std::mutex mu;
+  TableMutex mu;
   std::unordered_map<Symbol, std::string> by_id;
 };
 Names& names() {

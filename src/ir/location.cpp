@@ -4,13 +4,14 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/forks.h"
 #include "base/text.h"
 
 namespace tp::ir {
 namespace {
 
 struct Table {
-  std::mutex mu;
+  TableMutex mu;
   std::deque<Location> all{Location{}};  // a deque: references stay
   std::unordered_map<std::string, LocationId> ids;
 };
@@ -19,15 +20,28 @@ Table& table() {
   return *t;
 }
 
+// Code that is made at run time, or a scope named after the step, brings new lines for ever. From
+// half of what may be kept on, scopes that are new are left out; once it is full, new lines are
+// unknown.
+constexpr size_t kMost = 1 << 18;
+
 }  // namespace
 
 LocationId intern(const Location& l) {
   std::string key = cat(l.file, '\0', l.line, '\0', l.function, '\0', l.scope);
   Table& t = table();
-  std::lock_guard lock(t.mu);
-  auto [it, fresh] = t.ids.emplace(std::move(key), static_cast<LocationId>(t.all.size()));
-  if (fresh) t.all.push_back(l);
-  return it->second;
+  {
+    std::lock_guard lock(t.mu);
+    if (auto it = t.ids.find(key); it != t.ids.end()) return it->second;
+    if (t.all.size() >= kMost) return 0;
+    if (l.scope.empty() || t.all.size() < kMost / 2) {
+      auto id = static_cast<LocationId>(t.all.size());
+      t.all.push_back(l);
+      t.ids.emplace(std::move(key), id);
+      return id;
+    }
+  }
+  return intern({l.file, l.line, l.function, ""});
 }
 
 const Location& location_of(LocationId id) {

@@ -4,13 +4,14 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/forks.h"
 #include "base/text.h"
 
 namespace tp::ir {
 namespace {
 
 struct Table {
-  std::mutex mu;
+  TableMutex mu;
   std::unordered_map<Hash128, std::unique_ptr<Type::Rep>> reps;
 };
 

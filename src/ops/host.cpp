@@ -1,10 +1,10 @@
 #include "ops/host.h"
 
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/forks.h"
 #include "base/text.h"
 #include "ops/eager_text.h"
 
@@ -74,7 +74,7 @@ struct HostRow {
 };
 
 struct HostRows {
-  std::mutex mu;
+  TableMutex mu;
   std::unordered_map<std::string_view, std::unique_ptr<HostRow>> by_name;
   std::unordered_map<const void*, HostRow*> by_address;  // of its row, and of its kind
 };

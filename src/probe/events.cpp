@@ -4,13 +4,15 @@
 #include <chrono>
 #include <mutex>
 
+#include "base/forks.h"
+
 namespace tp::probe {
 namespace {
 
 constexpr size_t kRoom = 32768;
 
 struct Ring {
-  std::mutex mu;
+  TableMutex mu;
   std::vector<Event> events;
   size_t next = 0;  // where the next one goes once the ring is full
 };

@@ -8,12 +8,13 @@
 #include <mutex>
 
 #include "base/flags.h"
+#include "base/forks.h"
 
 namespace tp::probe {
 namespace {
 
 struct Tables {
-  std::mutex mu;
+  TableMutex mu;
   std::map<std::string, std::unique_ptr<Counter>, std::less<>> counters;
   std::map<std::string, std::unique_ptr<Timer>, std::less<>> timers, accumulators;
 };

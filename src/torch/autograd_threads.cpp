@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -61,13 +62,18 @@ AutogradRest::AutogradRest() {
   if (threads == 0 || g_process.load() != getpid()) return;
   state_ = std::make_shared<State>();
   // A thread that never comes back (a hook that sleeps) must not keep the process: hence detached.
-  std::thread([threads, state = state_] {
+  auto pass = [threads, state = state_] {
     try {
       pass_through_device_threads(threads);
     } catch (...) {  // the engine refuses: nothing to wait for then
     }
     state->reached = true;
-  }).detach();
+  };
+  try {
+    std::thread(pass).detach();
+  } catch (const std::system_error&) {  // the system gives no thread: likewise
+    state_->reached = true;
+  }
 }
 
 bool AutogradRest::reached() const { return !state_ || state_->reached; }

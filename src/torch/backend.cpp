@@ -6,9 +6,10 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <mutex>
-#include <unordered_set>
 
 #include "base/flags.h"
+#include "base/forks.h"
+#include "base/lru.h"
 #include "base/text.h"
 #include "client/registry.h"
 #include "probe/probe.h"
@@ -89,12 +90,14 @@ namespace {
 
 // One warning for each (op, user's line).
 void warn_fallback(const std::string& op) {
-  static std::mutex mu;
-  static std::unordered_set<std::string> seen;
+  static TableMutex mu;
+  static LruMap<std::string, bool> seen(4096);
   std::string where = user_frame();
   {
     std::lock_guard lock(mu);
-    if (!seen.insert(op + "@" + where).second) return;
+    std::string here = op + "@" + where;
+    if (seen.get(here)) return;
+    seen.put(here, true);
   }
   TORCH_WARN("torch_pjrt: ", op,
              " has no lowering for this call and runs on the CPU, which cuts the graph",

@@ -5,12 +5,13 @@
 #include <map>
 #include <mutex>
 
+#include "base/forks.h"
 #include "torch/tensor.h"
 
 namespace tp::torch_room {
 namespace {
 
-std::mutex g_mu;
+TableMutex g_mu;
 std::deque<Sample>& samples() {
   static auto* s = new std::deque<Sample>;
   return *s;
@@ -24,7 +25,7 @@ std::vector<LiveLine> live_lines() {
     ir::Type type;
   };
   std::vector<One> all;
-  all.reserve(live_aliases() + 64);  // for_each_alias holds a spin lock: little may happen in it
+  all.reserve(room_for_aliases());
   for_each_alias([&](Alias& a) {
     if (all.size() < all.capacity()) all.push_back({a.made_at, a.type});
   });

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/flags.h"
+#include "base/forks.h"
 #include "base/text.h"
 #include "probe/events.h"
 #include "probe/probe.h"
@@ -20,7 +21,7 @@ thread_local const char* t_kind = nullptr;
 std::atomic<int> g_forbidden{0};
 
 struct Table {
-  std::mutex mu;
+  TableMutex mu;
   std::map<std::pair<std::string_view, ir::LocationId>, ReadLine> lines;
 };
 Table& table() {
@@ -42,7 +43,7 @@ void warn_often(const ReadLine& l) {
 const char* exchange_read_kind(const char* name) { return std::exchange(t_kind, name); }
 
 const char* permanent(const std::string& name) {
-  static std::mutex mu;
+  static TableMutex mu;
   static auto* names = new std::set<std::string>;
   std::lock_guard lock(mu);
   return names->insert(name).first->c_str();
@@ -77,6 +78,13 @@ void Read::cut() {
 }
 
 Read::~Read() {
+  try {
+    book();
+  } catch (const std::exception&) {  // a flag that cannot be read, no memory: only the counts miss it
+  }
+}
+
+void Read::book() {
   int64_t end = probe::now_ns();
   probe::event(probe::Phase::kWait, wait_, end);
   static probe::Timer& timer = probe::timer("Read");

@@ -26,22 +26,35 @@ struct Cut {
   exec::PlanRequest request;
   exec::PlanPtr plan;
   std::unordered_set<const ir::Node*> births;
-  std::vector<ir::NodePtr> born;  // keeps births alive
+  std::vector<std::pair<size_t, ir::NodePtr>> born;  // by place among the aliases
 };
 
 void add(Cut& c, AliasPtr a) {
-  std::lock_guard lock(state_lock());
-  if (!a->pending()) return;
-  if (a->birth) {
-    c.births.insert(a->birth.get());
-    c.born.push_back(std::exchange(a->birth, ir::NodePtr()));
+  Value value;
+  ir::NodePtr birth;
+  {
+    std::lock_guard lock(state_lock());
+    if (!a->pending()) return;
+    birth = std::exchange(a->birth, ir::NodePtr());
+    value = a->value;
   }
-  c.request.roots.push_back(a->value);
+  if (birth) {
+    c.births.insert(birth.get());
+    c.born.emplace_back(c.aliases.size(), std::move(birth));
+  }
+  c.request.roots.push_back(std::move(value));
   c.aliases.push_back(std::move(a));
 }
 
+// A failed op leaves the tensors as they were, births included.
+void restore(Cut& c) {
+  std::lock_guard lock(state_lock());
+  for (auto& [i, birth] : c.born)
+    if (Alias& a = *c.aliases[i]; !a.birth) a.birth = std::move(birth);
+}
+
 void settle(const Cut& c, const exec::SyncResult& result) {
-  Dropped old;
+  Dropped old(c.aliases.size());
   std::lock_guard lock(state_lock());
   for (size_t i = 0; i < c.aliases.size(); ++i) {
     Alias& a = *c.aliases[i];
@@ -59,8 +72,15 @@ void run_device(Cut& c) {
   count_op();
   c.request.uploaded = [&c](const ir::Node& n) { return c.births.contains(&n); };
   GilRelease no_gil;
-  c.plan = executor().plan(std::move(c.request));
-  settle(c, executor().sync(c.plan));
+  exec::SyncResult result;
+  try {
+    c.plan = executor().plan(std::move(c.request));
+    result = executor().sync(c.plan);
+  } catch (...) {
+    restore(c);
+    throw;
+  }
+  settle(c, result);
 }
 
 }  // namespace
@@ -99,7 +119,7 @@ bool run_known(Alias& a) {
   }
   if (!data) return false;
   count_op();
-  Dropped old;
+  Dropped old(1);
   std::lock_guard lock(state_lock());
   if (!(a.value == root) || a.data) return true;  // written by another thread
   a.value = Value();                              // `root` has it until the lock is released

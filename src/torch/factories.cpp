@@ -347,19 +347,10 @@ void grow(Impl& t, int64_t numel) {
                    : Value{ir::Node::make(ops::kind_of(*row), std::span(&root, 1),
                                           std::span(&type, 1), attrs.words()),
                            0};
-  Value old;
-  client::DataPtr old_data;
+  replace_root(a, std::move(made));
+  c10::Storage old_storage;
   std::lock_guard lock(state_lock());
-  bool newborn = a.birth && made.node->role() == ir::Role::kFill;
-  old = std::move(a.value);
-  old_data = std::move(a.data);
-  a.host = a.uploaded = at::Tensor();
-  a.value = made;
-  a.type = type;
-  a.strides = nullptr;
-  a.storage = c10::Storage();
-  ++a.version;
-  if (newborn) a.birth = made.node;
+  std::swap(old_storage, a.storage);
 }
 
 const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::MemoryFormat> format) {

@@ -7,10 +7,11 @@
 #include <array>
 #include <atomic>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "base/flags.h"
+#include "base/forks.h"
+#include "base/hash.h"
 
 namespace tp::torch_room {
 namespace {
@@ -29,14 +30,11 @@ struct Frame {
 };
 constexpr bool kKnownLayout = PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000;
 
-enum class Kind : uint8_t { kUser, kLibrary };
+enum class Kind : uint8_t { kUser = 1, kLibrary };
 
-// What the process knows of code objects and lines. It owns a reference to every code object in it,
-// so that no address means two things.
 struct Known {
-  std::mutex mu;
+  TableMutex mu;
   std::vector<std::string> libraries;
-  std::unordered_map<PyCodeObject*, Kind> kinds;
 };
 Known& known() {
   static auto* k = new Known;
@@ -56,14 +54,15 @@ struct CodeSlot {
 };
 struct LineSlot {
   const char* instruction = nullptr;
-  uint32_t scope = 0;
+  uint64_t scope = 0;
   LocationId id = 0;
 };
 struct Thread {
   std::array<CodeSlot, 512> codes;
   std::array<LineSlot, 1024> lines;
+  uint64_t deaths = 0;  // g_deaths when the two were last emptied
   std::string scope;
-  uint32_t scope_id = 0;  // counts changes of `scope` to a new text
+  uint64_t scope_id = 0;  // a hash of `scope`; 0 for none
   uint64_t sequence = 0;
   LocationId last = 0;
 };
@@ -87,6 +86,39 @@ class Gil {
   PyGILState_STATE state_;
 };
 
+// The kind of a code object stands on the object itself, so that nothing here keeps it alive. One
+// that dies is counted: then its address may come to mean another one, and caches are emptied.
+std::atomic<uint64_t> g_deaths{0};
+void count_death(void*) { g_deaths.fetch_add(1, std::memory_order_relaxed); }
+
+#if PY_VERSION_HEX >= 0x030C0000
+Py_ssize_t extra_index() {
+  static const Py_ssize_t index = PyUnstable_Eval_RequestCodeExtraIndex(&count_death);
+  return index;
+}
+#define TP_GET_EXTRA PyUnstable_Code_GetExtra
+#define TP_SET_EXTRA PyUnstable_Code_SetExtra
+#else
+Py_ssize_t extra_index() {
+  static const Py_ssize_t index = _PyEval_RequestCodeExtraIndex(&count_death);
+  return index;
+}
+#define TP_GET_EXTRA _PyCode_GetExtra
+#define TP_SET_EXTRA _PyCode_SetExtra
+#endif
+
+// Under the GIL. Null where it was not set.
+void* get_extra(PyCodeObject* code) {
+  void* extra = nullptr;
+  if (TP_GET_EXTRA(reinterpret_cast<PyObject*>(code), extra_index(), &extra) != 0) PyErr_Clear();
+  return extra;
+}
+void set_extra(PyCodeObject* code, void* extra) {
+  if (TP_SET_EXTRA(reinterpret_cast<PyObject*>(code), extra_index(), extra) == 0) return;
+  PyErr_Clear();
+  Py_INCREF(code);  // no room for it: then it may not die, since nobody would be told
+}
+
 std::string utf8(PyObject* text) {
   const char* s = text ? PyUnicode_AsUTF8(text) : nullptr;
   if (!s) PyErr_Clear();
@@ -101,13 +133,15 @@ bool is_library(const std::string& file) {
 
 [[gnu::noinline]] Kind classify(PyCodeObject* code) {
   Gil gil;  // before the lock: nobody who has it waits for the GIL
-  std::lock_guard lock(known().mu);
-  auto [it, fresh] = known().kinds.emplace(code, Kind::kUser);
-  if (fresh) {
-    Py_INCREF(code);
-    if (is_library(utf8(code->co_filename))) it->second = Kind::kLibrary;
+  if (void* extra = get_extra(code)) return static_cast<Kind>(reinterpret_cast<uintptr_t>(extra));
+  std::string file = utf8(code->co_filename);
+  Kind kind = Kind::kUser;
+  {
+    std::lock_guard lock(known().mu);
+    if (is_library(file)) kind = Kind::kLibrary;
   }
-  return it->second;
+  set_extra(code, reinterpret_cast<void*>(static_cast<uintptr_t>(kind)));
+  return kind;
 }
 
 Kind kind_of(Thread& t, PyCodeObject* code) {
@@ -185,9 +219,18 @@ void remember(Thread& t, LocationId id) {
   f.at.store(id, std::memory_order_relaxed);
 }
 
+[[gnu::noinline]] void forget_dead(Thread& t, uint64_t deaths) {
+  t.deaths = deaths;
+  t.codes.fill({});
+  t.lines.fill({});
+}
+
 LocationId look() {
   if (!Py_IsInitialized()) return 0;
   Thread& t = t_thread;
+  uint64_t deaths = g_deaths.load(std::memory_order_relaxed);
+  if (deaths != t.deaths) [[unlikely]]
+    forget_dead(t, deaths);
   LocationId id = walk(t);
   if (!id) return from_autograd(t);
   remember(t, id);
@@ -230,12 +273,9 @@ void add_library_directory(std::string directory) {
 }
 
 std::string exchange_scope(std::string scope) {
-  static std::mutex mu;
-  static auto* ids = new std::unordered_map<std::string, uint32_t>{{"", 0}};
   Thread& t = t_thread;
   std::string before = std::exchange(t.scope, std::move(scope));
-  std::lock_guard lock(mu);
-  t.scope_id = ids->emplace(t.scope, static_cast<uint32_t>(ids->size())).first->second;
+  t.scope_id = t.scope.empty() ? 0 : hash_text(t.scope).lo;
   return before;
 }
 

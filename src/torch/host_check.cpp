@@ -25,7 +25,7 @@ ir::NodePtr checked(const ir::Node& n, uint32_t info, std::string_view name, boo
 
 // Every tensor that holds a result of `from` holds that of `to` now.
 void replace(const ir::NodePtr& from, const ir::NodePtr& to) {
-  Dropped old;
+  Dropped old(room_for_aliases());
   for_each_alias([&](Alias& a) {
     if (!a.pending() || !(a.value.node == from)) return;
     ir::Value now{to, a.value.index};
@@ -37,9 +37,13 @@ void replace(const ir::NodePtr& from, const ir::NodePtr& to) {
 
 // The pending value of the tensor, where it is a whole result of a host op.
 ir::Value host_value(const Impl& t) {
-  std::lock_guard lock(state_lock());
-  const Alias& a = *t.alias();
-  return t.whole() && a.pending() && a.value.node->kind().host ? a.value : ir::Value();
+  ir::Value v;
+  {
+    std::lock_guard lock(state_lock());
+    const Alias& a = *t.alias();
+    if (t.whole() && a.pending()) v = a.value;
+  }
+  return v && v.node->kind().host ? v : ir::Value();
 }
 
 void check_errors(const at::Tensor& info, std::string_view name, bool is_matrix) {

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "base/forks.h"
 #include "base/text.h"
 #include "client/host_call.h"
 #include "client/registry.h"
@@ -142,7 +143,7 @@ std::unique_ptr<HostForm> make_form(const c10::OperatorHandle& op) {
 }
 
 const HostForm* form_of(const c10::OperatorHandle& op) {
-  static std::mutex mu;
+  static TableMutex mu;
   static auto* forms = new std::unordered_map<c10::OperatorName, std::unique_ptr<HostForm>>;
   {
     std::lock_guard lock(mu);

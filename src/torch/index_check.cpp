@@ -74,15 +74,22 @@ at::Tensor on_host(const at::Tensor& t) {
   if (t.device().is_cpu()) return t;
   Impl* p = impl_or_null(t);
   if (!p) return {};
-  std::lock_guard lock(state_lock());
-  const Alias& a = *p->alias();
-  if (const at::Tensor& h = a.host.defined() ? a.host : a.uploaded; h.defined()) {
-    bool plain = h.is_contiguous() && !a.strides && h.scalar_type() == t.scalar_type();
-    return plain ? h.as_strided(t.sizes(), t.strides(), t.storage_offset()) : at::Tensor();
+  at::Tensor host;
+  bool row_major;
+  std::optional<ir::Scalar> fill;
+  {
+    std::lock_guard lock(state_lock());
+    const Alias& a = *p->alias();
+    host = a.host.defined() ? a.host : a.uploaded;
+    row_major = !a.strides;
+    if (a.pending() && a.value.node->role() == ir::Role::kFill) fill = a.value.node->scalar();
   }
-  if (a.pending() && a.value.node->role() == ir::Role::kFill && t.numel() > 0 &&
-      a.value.node->scalar().kind == ir::Scalar::Kind::kInt)
-    return at::scalar_tensor(at::Scalar(a.value.node->scalar().integer), at::kLong);
+  if (host.defined()) {
+    bool plain = host.is_contiguous() && row_major && host.scalar_type() == t.scalar_type();
+    return plain ? host.as_strided(t.sizes(), t.strides(), t.storage_offset()) : at::Tensor();
+  }
+  if (fill && t.numel() > 0 && fill->kind == ir::Scalar::Kind::kInt)
+    return at::scalar_tensor(at::Scalar(fill->integer), at::kLong);
   return {};
 }
 

@@ -131,8 +131,8 @@ class Registrar {
     if (!row.type && !i.meta)
       return error(row, "no type rule, and PyTorch has no structured meta function for it"),
              nullptr;
-    infos_.push_back(std::move(i));
-    return &infos_.back();
+    infos().push_back(std::move(i));
+    return &infos().back();
   }
 
   bool derive(const OpInfo& info, const c10::FunctionSchema& functional, const OperatorName& n) {
@@ -161,9 +161,12 @@ class Registrar {
 
   torch::Library& lib_;
   std::unordered_set<std::string> done_;
-  static std::deque<OpInfo> infos_;  // kernels point into it
+  // Kernels point into it, and threads may still call them when static objects are destroyed.
+  static std::deque<OpInfo>& infos() {
+    static auto* all = new std::deque<OpInfo>;
+    return *all;
+  }
 };
-std::deque<OpInfo> Registrar::infos_;
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/forks.h"
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "client/registry.h"
@@ -58,16 +59,28 @@ struct Collected {
 
 enum class Scope { kRead, kFull };
 
+void reserve(Collected& c, size_t room) {
+  c.ids.reserve(room);
+  c.roots.reserve(room);
+  c.marks.reserve(room);
+  c.born.reserve(room);
+  c.held.reserve(room);
+  c.was.reserve(room);
+  c.kept.reserve(room);
+}
+
 Collected collect(int device, uint64_t only, Scope scope) {
   Collected c;
+  size_t room = only ? 1 : room_for_aliases(), seen = 0;
+  reserve(c, room);
   for_each_alias([&](Alias& a) {
     if (device_index(a.device) != device || a.traced) return;
-    if (only && a.id != only) return;
+    if ((only && a.id != only) || seen == room) return;
+    ++seen;
     const void* was = a.was;
     if (scope == Scope::kFull && a.data) c.kept.push_back(a.data.get());
     if (a.birth) {
       was = a.birth.get();
-      c.births.insert(a.birth.get());
       c.born.push_back(a.id);
       c.held.push_back(std::move(a.birth));
       a.birth = ir::NodePtr();
@@ -78,6 +91,7 @@ Collected collect(int device, uint64_t only, Scope scope) {
     c.ids.push_back(a.id);
     if (scope == Scope::kFull) c.was.push_back(was);
   });
+  for (const ir::NodePtr& birth : c.held) c.births.insert(birth.get());
   return c;
 }
 
@@ -94,7 +108,7 @@ void for_each_collected(const Collected& c, F&& f) {
 // Takes the pending values out of their tensors (Executor::sync): the plan is their only owner
 // then. Values gathered through views go for good: they are only a memo, and hold on to nodes.
 bool take(Collected& c) {
-  Dropped old;
+  Dropped old(c.ids.size());
   size_t found = 0;
   c.took = true;
   for_each_collected(c, [&](Alias& a, size_t i) {
@@ -134,13 +148,13 @@ void restore(Collected& c) {
   const std::vector<ir::NodePtr>& held = c.plan ? c.plan->held : c.request.held;
   size_t i = 0;
   for_each_alias([&](Alias& a) {
-    while (i < c.born.size() && c.born[i] < a.id) ++i;
-    if (i < c.born.size() && c.born[i] == a.id && !a.birth) a.birth = held[i];
+    while (i < held.size() && c.born[i] < a.id) ++i;
+    if (i < held.size() && c.born[i] == a.id && !a.birth) a.birth = held[i];
   });
 }
 
 void settle(const Collected& c, exec::SyncResult& result) {
-  Dropped old;
+  Dropped old(c.ids.size());
   for_each_collected(c, [&](Alias& a, size_t i) {
     if (!std::exchange(a.taken, false) && !c.marks[i].is(a.value)) return;  // written meanwhile
     settle(a, result.outputs[i], old);
@@ -208,14 +222,14 @@ bool has_pending() {
   return any;
 }
 
-// Two threads that sync at once would compute the same values twice.
-std::timed_mutex& one_sync_lock() {
-  static auto* mu = new std::timed_mutex;
-  return *mu;
-}
+// Two threads that sync at once would compute the same values twice. A child has a lock of its own:
+// this one may be held by a thread that it does not have.
+std::atomic<std::timed_mutex*> g_one_sync{new std::timed_mutex};
+std::timed_mutex& one_sync_lock() { return *g_one_sync.load(); }
 
 bool sync_devices(bool force_data) {
   static int64_t last_end = probe::now_ns();  // under one_sync_lock()
+  client::check_not_forked();
   bool ran = false;
   if (!has_pending()) return false;
   GilRelease no_gil;
@@ -289,17 +303,37 @@ void sync_for(Alias& a) {
   sync_device(device_index(a.device), false, a.id);
 }
 
+// A sync has run since the alias was seen to wait, at that version. What it leaves behind as it was
+// no further sync would compute either.
+void check_computed(const Alias& a, uint64_t version) {
+  {
+    std::lock_guard lock(state_lock());
+    if (!a.pending() || a.taken || a.version != version) return;
+  }
+  if (a.traced)
+    fail(Code::kRuntime, "this tensor was made while a function was traced: it has no value",
+         "return it from the traced function");
+  if (int d = device_index(a.device), n = device_count(); d >= n)
+    fail(Code::kRuntime,
+         cat("device xla:", d, " does not exist: the plugin has ", n,
+             n == 1 ? " device" : " devices"),
+         "torch.xla.device_count() tells how many there are");
+  check(false, "a sync computes what is pending");
+}
+
 at::Tensor root_on_host(Alias& a, const char* why) {
   if (tracing() && a.traced) t_trace->refuse(cat("it reads a value (", why, ")"));
   Read reading(why);
   for (;;) {
     DataPtr data;
     bool taken;
+    uint64_t version;
     {
       std::lock_guard lock(state_lock());
       if (a.host.defined()) return a.host;
       data = a.data;
       taken = a.taken;
+      version = a.version;
     }
     if (taken) {
       wait_while_taken();
@@ -312,6 +346,7 @@ at::Tensor root_on_host(Alias& a, const char* why) {
     reading.cut();
     sync_for(a);
     reading.synced();
+    check_computed(a, version);
   }
 }
 
@@ -364,6 +399,7 @@ GilRelease::~GilRelease() {
 }
 
 exec::Executor& executor() {
+  client::check_not_forked();  // its locks may be held by threads that a child does not have
   static auto* e = new exec::Executor(  // outlives static destructors
       []() -> client::ComputationClient& {
         client::check_not_forked();
@@ -373,23 +409,17 @@ exec::Executor& executor() {
   return *e;
 }
 
-namespace {
-void lock_all() {
-  ir::graph_lock().lock();
-  state_lock().lock();
+void hold_locks_over_forks() {
+  hold_over_forks(ForkOrder::kGraph, ir::graph_lock());
+  hold_over_forks(ForkOrder::kState, state_lock());
+  pthread_atfork(nullptr, nullptr, [] { g_one_sync = new std::timed_mutex; });
 }
-void unlock_all() {
-  state_lock().unlock();
-  ir::graph_lock().unlock();
-}
-}  // namespace
-
-void hold_locks_over_forks() { pthread_atfork(lock_all, unlock_all, unlock_all); }
 
 Synced sync_captured(int device) {
   Synced synced;
   guarded(
       [&] {
+        client::check_not_forked();
         GilRelease no_gil;
         auto lock = lock_interruptibly(one_sync_lock());
         sync_device(device, true, 0, &synced);
@@ -398,7 +428,7 @@ Synced sync_captured(int device) {
   return synced;
 }
 
-bool busy() { return client::client_exists() && executor().busy(); }
+bool busy() { return client::client_exists() && !client::forked() && executor().busy(); }
 
 void sync_all() {
   static probe::Counter& syncs = probe::counter("Sync");
@@ -441,15 +471,30 @@ at::Tensor read(Impl& t, const char* why) {
       [&] { return cat("reading a tensor (", why, ")"); });
 }
 
+namespace {
+int device_of(c10::ArrayRef<at::Tensor> tensors) {
+  int device = tensors.empty() ? 0 : device_index(tensors[0].device());
+  for (const at::Tensor& t : tensors)
+    if (int other = device_index(t.device()); other != device)
+      fail(Code::kValue,
+           cat("a graph is of one device, found tensors of xla:", device, " and xla:", other),
+           "ask for the tensors of each device by themselves");
+  return device;
+}
+}  // namespace
+
 exec::GraphRecord describe(c10::ArrayRef<at::Tensor> tensors) {
   return guarded(
       [&] {
         Collected c;
+        std::vector<ir::NodePtr> births;
+        births.reserve(room_for_aliases());
         for_each_alias([&](Alias& a) {
-          if (a.birth) c.births.insert(a.birth.get());
+          if (a.birth && births.size() < births.capacity()) births.push_back(a.birth);
         });
+        for (const ir::NodePtr& birth : births) c.births.insert(birth.get());
         for (const at::Tensor& t : tensors) c.roots.push_back(value_of(impl_of(t)));
-        exec::PlanRequest request = request_of(c, 0, false);
+        exec::PlanRequest request = request_of(c, device_of(tensors), false);
         GilRelease no_gil;
         return executor().describe(std::move(request));
       },

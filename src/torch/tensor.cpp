@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/text.h"
 #include "client/registry.h"
 #include "ops/row.h"
@@ -84,37 +85,44 @@ Value make_one(const ir::OpKind& kind, std::span<const Value> operands, ir::Type
   return {std::move(made), 0};
 }
 
-// Under state_lock(). Null where the alias is in state host.
-Value root_locked(Alias& a) {
-  if (!a.value && a.data) {
-    a.value = {ir::Node::make_data(a.type, a.data), 0};
-    a.value.node->set_location(a.made_at);
-  }
-  return a.value;
+// The node of the alias's buffer, the same each time; null where it has another state by now.
+Value node_of(Alias& a, const client::DataPtr& data) {
+  Value made{ir::Node::make_data(data->type(), data), 0};
+  made.node->set_location(a.made_at);
+  std::lock_guard lock(state_lock());
+  if (!a.value && a.data == data) a.value = std::move(made);
+  return a.data == data ? a.value : Value();
 }
 
 void upload(Alias& a, at::Tensor host) {
   auto owner = std::make_shared<at::Tensor>(host);
   client::check_not_forked();
+  GilRelease no_gil;
   client::DataPtr data = client::client().transfer_to_device({host.const_data_ptr(), a.type, owner},
                                                              device_index(a.device));
+  constexpr size_t kMost = 4 << 20;
+  bool indices = at::isIntegralType(host.scalar_type(), false) && host.nbytes() <= kMost;
   std::lock_guard lock(state_lock());
   if (!a.host.is_same(host)) return;  // somebody wrote meanwhile
   a.data = std::move(data);
-  constexpr size_t kMost = 4 << 20;
-  bool indices = at::isIntegralType(host.scalar_type(), false) && host.nbytes() <= kMost;
   if (indices) a.uploaded = std::move(a.host);
   a.host.reset();
 }
 
 Value root_value(Alias& a) {
   for (bool taken;;) {
+    client::DataPtr data;
     at::Tensor host;
     {
       std::lock_guard lock(state_lock());
-      if (Value v = root_locked(a)) return v;
+      if (a.value) return a.value;
+      data = a.data;
       host = a.host;
       taken = a.taken;
+    }
+    if (data) {
+      if (Value v = node_of(a, data)) return v;
+      continue;
     }
     if (taken) {
       wait_while_taken();
@@ -199,8 +207,11 @@ size_t live_aliases() {
 }
 
 void wait_while_taken() {
+  client::check_not_forked();  // the thread that would put the value back is not in a child
   GilRelease no_gil;
   std::this_thread::sleep_for(std::chrono::microseconds(20));
+  thread_local unsigned waits = 0;
+  if (hears_interrupts() && ++waits % 512 == 0) look_for_interrupt();
 }
 
 Impl::Impl(AliasPtr alias, caffe2::TypeMeta dtype)
@@ -264,6 +275,8 @@ c10::intrusive_ptr<c10::TensorImpl> Impl::shallow_copy_and_detach(c10::VariableV
 }
 
 void Impl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& from) {
+  TORCH_CHECK(typeid(*from) == typeid(Impl), "expected a tensor of torch_pjrt, found a ",
+              c10::demangle(typeid(*from).name()), " of device ", from->device());
   auto* other = static_cast<const Impl*>(from.get());
   copy_tensor_metadata(other, this, version_counter(), allow_tensor_metadata_change());
   alias_ = other->alias_;
@@ -444,6 +457,7 @@ void adopt(Impl& t, Value v, std::span<const int64_t> strides) {
   t.set_alias(c10::make_intrusive<Alias>(
       std::move(v), plain ? nullptr : std::make_unique<Dims>(strides), t.device()));
   t.mark_whole();
+  if (eager_mode() && !t.alias()->traced) touch(*t.alias());
 }
 
 void write_host(Impl& t, at::Tensor host) {
@@ -454,15 +468,35 @@ void write_host(Impl& t, at::Tensor host) {
     auto owner = std::make_shared<at::Tensor>(host);
     ir::Type type = type_of(t);
     client::check_not_forked();
-    auto data = client::client().transfer_to_device({host.const_data_ptr(), type, owner},
-                                                    device_index(a.device));
+    client::DataPtr data;
+    {
+      GilRelease no_gil;
+      data = client::client().transfer_to_device({host.const_data_ptr(), type, owner},
+                                                 device_index(a.device));
+    }
     return write(t, {ir::Node::make_data(type, std::move(data)), 0});
   }
   Old old;
+  ir::NodePtr old_birth;
   std::lock_guard lock(state_lock());
   old = replace_locked(a, Value());
+  old_birth = std::move(a.birth);
   a.birth = ir::NodePtr();
   a.host = std::move(host);
+}
+
+void replace_root(Alias& a, Value v) {
+  Old old;
+  ir::NodePtr old_birth;
+  std::unique_ptr<Dims> old_strides;
+  std::lock_guard lock(state_lock());
+  if (a.birth && v.node->role() == ir::Role::kFill) {
+    old_birth = std::move(a.birth);
+    a.birth = v.node;
+  }
+  a.type = v.type();
+  a.strides.swap(old_strides);
+  old = replace_locked(a, std::move(v));
 }
 
 void write_fill(Impl& t, const ir::Scalar& s) {
@@ -497,8 +531,10 @@ void write_data(Impl& t, client::DataPtr data) {
 
 void replace_data(Alias& a, client::DataPtr data) {
   Old old;
+  ir::NodePtr old_birth;
   std::lock_guard lock(state_lock());
   old = replace_locked(a, Value());
+  old_birth = std::move(a.birth);
   a.birth = ir::NodePtr();
   a.data = std::move(data);
   a.was = nullptr;
@@ -515,14 +551,14 @@ at::Tensor make_device_tensor(client::DataPtr data, std::span<const int64_t> str
   leaf->set_location(here());
   at::Tensor t = make_tensor({std::move(leaf), 0}, strides, device);
   Alias& a = *impl_of(t).alias();
-  Dropped old;
+  Dropped old(1);
   std::lock_guard lock(state_lock());
   settle(a, std::move(data), old);
   return t;
 }
 
 client::DataPtr take_data(Alias& a, const client::DataPtr& buffer) {
-  Dropped old;
+  Dropped old(1);
   std::lock_guard lock(state_lock());
   if (a.data != buffer || a.taken || !a.gathers.empty()) return nullptr;
   long owners = 2;  // the alias's handle and the caller's

@@ -11,9 +11,10 @@
 // device for its IR value mints a DeviceData node and keeps the handle: asking twice gives the same
 // node.
 //
-// Threads: every field of an Alias is guarded by state_lock() (held for nanoseconds, never around
-// PyTorch or PJRT calls). Impl fields follow PyTorch's own rule: one thread at a time may change a
-// tensor.
+// Threads: every field of an Alias is guarded by state_lock(), a spin lock held for a few words of
+// work: under it nothing is asked of PyTorch, PJRT or Python, nothing is destroyed, and nothing
+// allocated but the slot of a memo (`gathers`). Impl fields follow PyTorch's own rule: one thread
+// at a time may change a tensor.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
@@ -76,20 +77,24 @@ class Alias final : public c10::intrusive_ptr_target {
 };
 using AliasPtr = c10::intrusive_ptr<Alias>;
 
-// What aliases let go of, kept until state_lock() is released: dropping a node may free buffers.
-// Declare it before the lock.
+// What aliases (at most `count`) let go of, kept until state_lock() is released: dropping a node
+// may free buffers. Declare it before the lock.
 class Dropped {
  public:
+  explicit Dropped(size_t count) {
+    values_.reserve(count);
+    gathers_.reserve(count);
+  }
   void value(Alias& a) {
     if (a.value) values_.push_back(std::exchange(a.value, ir::Value()));
   }
   void gathers(Alias& a) {
-    for (auto& [key, value] : a.gathers) values_.push_back(std::move(value));
-    a.gathers.clear();
+    if (!a.gathers.empty()) gathers_.push_back(std::exchange(a.gathers, {}));
   }
 
  private:
   std::vector<ir::Value> values_;
+  std::vector<decltype(Alias::gathers)> gathers_;
 };
 
 // The alias has its value as a buffer now. Under state_lock().
@@ -185,6 +190,9 @@ void write(Impl& t, ir::Value v);
 void adopt(Impl& t, ir::Value v, std::span<const int64_t> strides);
 // The same for a CPU tensor of t's dtype and sizes, which this takes over.
 void write_host(Impl& t, at::Tensor host);
+// Makes `v`, of whatever type, the alias's row-major root; a fill stays its initial value where it
+// still has that.
+void replace_root(Alias& a, ir::Value v);
 // Gives the alias of t a fresh fill, as its birth value where it has none yet.
 void write_fill(Impl& t, const ir::Scalar& s);
 
@@ -217,5 +225,8 @@ ir::Value fill_value(const ir::Scalar& s, ir::Type type);
 // Runs f on each live alias in creation order, under state_lock(); f must not drop references.
 void for_each_alias(const std::function<void(Alias&)>& f);
 size_t live_aliases();
+// Room for what a walk gathers, since it may not allocate: of what other threads make meanwhile,
+// more than that is left out.
+inline size_t room_for_aliases() { return live_aliases() + 64; }
 
 }  // namespace tp::torch_room

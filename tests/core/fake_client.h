@@ -2,11 +2,13 @@
 // are zeros of the right types, ready at once. For tests of exec/ that need no plugin. Not
 // thread-safe, but for the counters.
 #pragma once
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -14,12 +16,21 @@
 
 namespace tp::test {
 
+// The end of programs, for a test to decide.
+struct Gate {
+  std::atomic<bool> open{false};
+  std::atomic<int> waiting{0};  // so many have come to wait
+};
+
 class FakeData final : public client::Data {
  public:
   FakeData(ir::Type type, int device, std::shared_ptr<std::vector<char>> bytes)
       : Data(type, device), bytes_(std::move(bytes)) {}
   bool ready() const override { return true; }
-  bool deleted() const override { return deleted_; }
+  bool deleted() const override {
+    if (mute) fail(Code::kInternal, "PJRT_Buffer_IsDeleted failed");
+    return deleted_;
+  }
   void await() const override {
     if (failure) throw *failure;
     if (deleted_) fail(Code::kRuntime, "Buffer has been deleted or donated.");
@@ -29,17 +40,23 @@ class FakeData final : public client::Data {
   std::shared_ptr<const client::Completion> completion() const override {
     struct End final : client::Completion {
       std::optional<Error> failure;
-      bool ready() const override { return true; }
+      std::shared_ptr<Gate> gate;
+      bool ready() const override { return !gate || gate->open; }
       void await() const override {
+        if (gate) ++gate->waiting;
+        while (!ready()) std::this_thread::yield();
         if (failure) throw *failure;
       }
     };
     auto end = std::make_shared<End>();
     end->failure = failure;
+    end->gate = gate;
     return end;
   }
   void consume() const { deleted_ = true; }
   std::optional<Error> failure;  // what await() throws
+  std::shared_ptr<Gate> gate;    // the producing program is over once it opens; null: at once
+  bool mute = false;             // deleted() throws
 
  private:
   std::shared_ptr<std::vector<char>> bytes_;
@@ -67,6 +84,7 @@ class FakeClient final : public client::ComputationClient {
   };
   std::vector<Call> calls;
   // Thrown by the next call of that kind, once.
+  std::shared_ptr<Gate> gate;  // of all programs started from now on
   std::optional<Error> fail_compile, fail_execute, fail_outputs, fail_serialize, fail_deserialize;
 
   explicit FakeClient(int num_devices = 1) {
@@ -106,6 +124,7 @@ class FakeClient final : public client::ComputationClient {
     for (ir::Type t : p.outputs) {
       auto d = std::make_shared<FakeData>(t, device, zeros(t));
       d->failure = fail_outputs;
+      d->gate = gate;
       out.push_back(std::move(d));
     }
     fail_outputs.reset();

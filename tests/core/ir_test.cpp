@@ -1,10 +1,13 @@
 // Node hashes: same -> same, each ingredient -> different; shapes enter at leaves and nowhere else.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/text.h"
+#include "ir/location.h"
 #include "ir/node.h"
 
 namespace tp::ir {
@@ -220,6 +223,21 @@ TEST(Attrs, ReadBackAsTheyWereWritten) {
   EXPECT_EQ(v.text(),
             "dim=-3, mode=\"a text of more than eight bytes\", scales=[1.5,2], tensors=%[0,-1,2], "
             "keepdim=true, out=none");
+}
+
+// In a child: the table is the process's.
+TEST(Location, LinesThatNeverEndAreForgottenAndKnownOnesStay) {
+  auto fill = [] {
+    LocationId known = intern({"train.py", 7, "step", "model"});
+    LocationId last = 0;
+    for (int i = 0; i < 300'000; ++i) last = intern({"train.py", 8, "step", cat("step ", i)});
+    bool line_stays = last != 0 && line_text(last) == "train.py:8";
+    for (int i = 0; i < 300'000; ++i) last = intern({cat("made", i, ".py"), 1, "", ""});
+    bool unknown = last == 0 && line_text(last).empty();
+    bool same = intern({"train.py", 7, "step", "model"}) == known;
+    std::exit(line_stays && unknown && same && line_text(known) == "train.py:7" ? 0 : 1);
+  };
+  EXPECT_EXIT(fill(), testing::ExitedWithCode(0), "");
 }
 
 TEST(Hash, OrderAndLengthMatter) {

@@ -100,6 +100,15 @@ TEST_F(OneOpsTest, FailureWhileRunningGivesThePendingValueBack) {
   EXPECT_EQ(lost->value, v);
 }
 
+TEST_F(OneOpsTest, FailureStopsOnlyTheOpsThatReadItsOutputs) {
+  sync({sine(data())});
+  client->fail_outputs = Error(Code::kRuntime, "lost a chip");
+  client::DataPtr out = executor.run_known(sine(data()), 0);
+  executor.wait();
+  EXPECT_NE(executor.run_known(sine(data()), 0), nullptr);
+  EXPECT_EQ(executor.run_known(sine({Node::make_data(kVec, out), 0}), 0), nullptr);
+}
+
 TEST_F(OneOpsTest, FailedLaunchLeavesTheOpKnown) {
   sync({sine(data())});
   client->fail_execute = Error(Code::kRuntime, "no memory");

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "base/error.h"
@@ -244,6 +245,20 @@ TEST_F(InterruptTest, CompileWithoutASignalGivesItsProgramOrItsError) {
   EXPECT_THROW(
       cache.find_or_compile(key("b"), {1}, []() -> ProgramPtr { fail(Code::kRuntime, "crashed"); }),
       Error);
+}
+
+TEST_F(InterruptTest, CompileForWhichThereIsNoThreadRunsInTheCallersAndLands) {
+  ProgramCache poor{
+      2, &count_mappings, [](std::function<void()>) {
+        throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+      }};
+  auto compile = [] { return program({1}); };
+  EXPECT_NE(poor.find_or_compile(key("a"), {1}, compile), nullptr);
+  EXPECT_FALSE(poor.compiling());
+  EXPECT_NE(poor.find(key("a"), {1}), nullptr);
+  auto crash = []() -> ProgramPtr { fail(Code::kRuntime, "crashed"); };
+  EXPECT_THROW(poor.find_or_compile(key("b"), {1}, crash), Error);
+  EXPECT_FALSE(poor.compiling());
 }
 
 TEST_F(ProgramCacheTest, CollisionNeverGivesSomebodyElsesProgram) {

@@ -68,6 +68,18 @@ with torch_pjrt.eager_mode():
     y = torch.ones(3, device="xla:1") * 3
 assert y.device == torch.device("xla:1") and y.tolist() == [3, 3, 3]
 """,
+    "the graph of tensors is that of their device": """
+y = (torch.arange(6.0).to("xla:1") * 2).cos()
+asked = torch_pjrt.graph.of(y)
+y.tolist()
+assert torch_pjrt.graph.last().key == asked.key
+try:
+    torch_pjrt.graph.of([y + 1, torch.ones(2, device="xla:0") + 1])
+except ValueError as e:
+    assert "found tensors of xla:1 and xla:0" in str(e), e
+else:
+    raise AssertionError("described")
+""",
 }  # fmt: skip
 
 
@@ -75,3 +87,23 @@ assert y.device == torch.device("xla:1") and y.tolist() == [3, 3, 3]
 def test_two_devices(code, run_python):
     done = run_python(code=f"import torch, torch_pjrt\n{code}", TORCH_PJRT_CPU_DEVICES="2")
     assert done.returncode == 0, done.stderr
+
+
+def test_device_that_does_not_exist_is_told_and_does_not_hang(run_python):
+    """Not where a tensor of it is read, nor where it is made."""
+    code = """
+import torch, torch_pjrt
+for f in (lambda: torch.ones(2, device="xla:7").cpu(), lambda: print(torch.ones(2).to("xla:7")),
+          lambda: (torch.ones(2).to("xla:7") + 1).tolist(),
+          lambda: torch.arange(3, device="xla:7").sum().item()):
+    try:
+        print(f())
+    except Exception as e:
+        print(type(e).__name__, "xla:7" in str(e) or "out of range" in str(e))
+print((torch.ones(2, device="xla") + 1).tolist())
+"""
+    done = run_python(code=code)
+    *said, last = done.stdout.splitlines()
+    assert len(said) == 4, done.stdout + done.stderr
+    assert all(s.endswith("Error True") for s in said), done.stdout + done.stderr
+    assert last == "[2.0, 2.0]"

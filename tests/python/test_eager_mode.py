@@ -164,3 +164,50 @@ def test_threads_may_switch_while_others_record(device):
     for t in threads:
         t.join()
     assert wrong == []
+
+
+def test_an_out_tensor_of_another_layout_is_on_the_device(device):
+    x, y = torch.rand(4, 3, device=device).t(), torch.rand(4, 3, device=device).t()
+    out = torch.empty(0, device=device)
+    with torch_pjrt.eager_mode():
+        torch.add(x, y, out=out)
+        assert torch_pjrt.state(out) == "device"
+    want = torch.add(x.cpu(), y.cpu(), out=torch.empty(0))
+    assert out.stride() == want.stride()
+    torch.testing.assert_close(out.cpu(), want)
+
+
+def test_a_tensor_whose_op_failed_is_still_the_input_that_it_was_made_as(run_fake):
+    """Not a constant of the program: that would be another one."""
+    said = run_fake("""
+misses = lambda: torch_pjrt.metrics.counters()["CompileCacheMiss"]
+with torch_pjrt.eager_mode():
+    for script_text in ("", "execute:1=INTERNAL queue is gone"):
+        z = torch.empty(5, device="xla")
+        script(script_text)
+        print(attempt(lambda: z.add_(1).shape))
+    before = misses()
+    print(z.tolist(), misses() - before)
+""")
+    first, *_, last = said.splitlines()
+    assert first == "torch.Size([5])", said
+    assert "queue is gone" in said
+    assert last == "[0.0, 0.0, 0.0, 0.0, 0.0] 0", said
+
+
+def test_one_failure_does_not_make_the_ops_that_follow_slow(run_fake):
+    said = run_fake("""
+with torch_pjrt.eager_mode():
+    y = a.sin()
+    script("event:1=INTERNAL lost a chip")
+    y = a.sin()
+    print(attempt(y.tolist))
+    script("")
+    print(y.tolist())
+    before = torch_pjrt.metrics.counters()["CompileCacheHit"]
+    for _ in range(50):
+        a.sin()
+    print("hits", torch_pjrt.metrics.counters()["CompileCacheHit"] - before)
+""")
+    assert "lost a chip" in said
+    assert "hits 0" in said, said  # an op that is known asks no cache

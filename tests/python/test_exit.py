@@ -202,6 +202,97 @@ print(right, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     assert done.stdout == "True 0\n", done.stdout + done.stderr
 
 
+FORK = """
+import ctypes, os, threading, time, torch, torch_pjrt
+def child_says(f, seconds=20):
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            said = repr(f())
+        except BaseException as e:
+            said = f"{type(e).__name__}: {e}"
+        os.write(write, said.encode())
+        os._exit(0)
+    end = time.monotonic() + seconds
+    while os.waitpid(pid, os.WNOHANG) == (0, 0):
+        if time.monotonic() > end:
+            os.kill(pid, 9)
+            os.waitpid(pid, 0)
+            return "it hangs"
+        time.sleep(0.01)
+    os.close(write)
+    return os.read(read, 4096).decode()
+"""
+
+
+def test_fork_beside_a_sync_gives_a_child_that_is_told(run_python):
+    code = f"""{FORK}
+x = torch.rand(64, 64, device="xla") ; y = torch.rand(64, 64, device="xla")
+(x + 1).sum().item()
+pending = x + 1
+z = x
+for i in range(300):
+    z = torch.tanh(y @ z) + i
+thread = threading.Thread(target=lambda: z.sum().item())
+compiles = torch_pjrt.metrics.counters().get("CompileCacheMiss", 0)
+thread.start()
+while torch_pjrt.metrics.counters().get("CompileCacheMiss", 0) == compiles:
+    time.sleep(0.001)  # until it holds what a sync holds
+assert thread.is_alive()
+for f in (lambda: print(x + 1), pending.tolist, torch_pjrt.sync, torch_pjrt.wait,
+          lambda: (x + 1).cpu(), torch_pjrt.explain, lambda: torch_pjrt.graph.of(pending),
+          torch_pjrt.graph.last, torch_pjrt.memory, lambda: x.to("cpu"), lambda: x.resize_(3)[0],
+          lambda: torch.xla.synchronize(), lambda: os._exit(7)):
+    print(child_says(f).split(":")[0])
+thread.join()
+print(pending.shape == (64, 64), z.isfinite().all().item())
+"""
+    done = run_python(code=code)
+    *said, last = done.stdout.splitlines()
+    assert "it hangs" not in said, done.stdout + done.stderr
+    assert said[:2] == ["RuntimeError"] * 2, done.stdout + done.stderr
+    assert last == "True True", done.stdout + done.stderr
+
+
+def test_child_forked_beside_threads_that_record_can_record(run_python):
+    code = f"""{FORK}
+stop = False
+def record(k):
+    n = 0
+    while not stop:  # new types, new lines and scopes, counters
+        n += 1
+        line = f"torch.empty({{n}}, {{k}}, device='xla') + {{n}}"
+        exec(compile(line, f"file{{k}}_{{n}}.py", "exec"))
+threads = [threading.Thread(target=record, args=(k,)) for k in range(3)]
+for t in threads: t.start()
+made = lambda i: (torch.empty(7, i, 9, device="xla") + 1).shape[1] == i
+said = {{child_says(lambda: made(i)) for i in range(40)}}
+stop = True
+for t in threads: t.join()
+print(said)
+"""
+    done = run_python(code=code)
+    assert done.stdout == "{'True'}\n", done.stdout + done.stderr
+
+
+def test_fork_beside_the_start_of_the_device_gives_a_child_that_is_told(run_python, fake):
+    env = fake_env(fake) | {"TORCH_PJRT_FAKE_SCRIPT": "client:1=HANG 3000"}
+    code = f"""{FORK}
+x = torch.ones(3, device="xla")
+thread = threading.Thread(target=lambda: (x + 1).tolist())
+thread.start()
+while not ctypes.CDLL(os.environ["FAKE"]).fake_plugin_count(b"client"):
+    time.sleep(0.01)  # until it is in the plugin
+for f in (lambda: (x + 1).tolist(), torch_pjrt.sync, lambda: torch.xla.device_count()):
+    print(child_says(f, 2).split(":")[0])
+thread.join()
+print((x + 1).shape)
+"""
+    done = run_python(code=code, **env)
+    assert done.stdout == "RuntimeError\n" * 3 + "torch.Size([3])\n", done.stdout + done.stderr
+
+
 def test_dataloader_workers_feed_a_device_in_use(device):
     x = torch.arange(24.0).reshape(12, 2)
     assert (torch.ones(2).to(device) + 1).tolist() == [2.0, 2.0]  # the client has started

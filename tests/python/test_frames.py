@@ -1,6 +1,8 @@
 """Each recorded op knows the user's line; the line is in the module, and never in the key."""
 
+import gc
 import re
+import weakref
 from pathlib import Path
 
 import pytest
@@ -139,3 +141,21 @@ def test_code_made_by_exec_keeps_its_file_name(x):
         exec(compile(f"y{i} = torch.tanh(x)", f"cell{i}.py", "exec"), space)
     hlo = torch_pjrt.graph.of([space["y0"], space["y1"], space["y2"]]).hlo
     assert all(f'"cell{i}.py":1:0' in hlo for i in range(3))
+
+
+def test_code_made_at_run_time_is_not_kept_alive_and_has_its_own_lines(x):
+    """Code objects of exec, whose addresses come again: many, one after another."""
+    alive, wrong = [], []
+    for i in range(3000):
+        code = compile("\n" * (i % 50) + "y = x + 1", f"made{i}.py", "exec")
+        scope = {"x": x}
+        exec(code, scope)
+        if i % 10 == 0:
+            text = torch_pjrt.graph.of(scope["y"]).text
+            if re.findall(r"# (\S+)", text)[-1] != f"made{i}.py:{i % 50 + 1}":
+                wrong.append((i, text))
+        alive.append(weakref.ref(code))
+        del code, scope
+    gc.collect()
+    assert wrong == []
+    assert sum(ref() is not None for ref in alive) <= 1

@@ -92,3 +92,24 @@ def test_shared_weights_are_read_while_another_thread_updates_others(device):
     done = run_all([update, read, read])
     assert done[0] == 160.0
     assert done[1] == done[2] == [16.0 * i for i in range(10)]
+
+
+def test_a_tensor_that_grows_beside_syncs_has_a_buffer_of_its_size(device):
+    w = torch.zeros(4, device=device)
+    done = threading.Event()
+
+    def grow():
+        try:
+            for n in range(5, 60):
+                w.add_(1)
+                w.resize_(n)
+        finally:
+            done.set()
+
+    def sync():
+        while not done.is_set():
+            torch_pjrt.sync()
+
+    run_all([grow, sync])
+    assert w.numel() == len(w.tolist()) == 59
+    assert w[:4].tolist() == [55.0] * 4
