@@ -76,7 +76,7 @@ void Read::cut() {
     probe::say(2, cat("graph cut: ", kind_, " at ", ir::line_and_function(where_)));
 }
 
-Read::~Read() {
+void Read::record() {
   int64_t end = probe::now_ns();
   probe::event(probe::Phase::kWait, wait_, end);
   static probe::Timer& timer = probe::timer("Read");
@@ -94,6 +94,13 @@ Read::~Read() {
     now = l;
   }
   if (cut_ && often && now.cuts == often) warn_often(now);
+}
+
+Read::~Read() {
+  try {
+    record();
+  } catch (...) {  // no memory for a line of statistics
+  }
 }
 
 std::vector<ReadLine> read_lines() {

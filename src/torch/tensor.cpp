@@ -93,11 +93,17 @@ Value root_locked(Alias& a) {
   return a.value;
 }
 
-void upload(Alias& a, at::Tensor host) {
+// The bytes of a dense CPU tensor as a buffer.
+client::DataPtr send(const at::Tensor& host, ir::Type type, int device) {
   auto owner = std::make_shared<at::Tensor>(host);
+  const void* bytes = host.const_data_ptr();
+  GilRelease no_gil;
   client::check_not_forked();
-  client::DataPtr data = client::client().transfer_to_device({host.const_data_ptr(), a.type, owner},
-                                                             device_index(a.device));
+  return client::client().transfer_to_device({bytes, type, std::move(owner)}, device);
+}
+
+void upload(Alias& a, at::Tensor host) {
+  client::DataPtr data = send(host, a.type, device_index(a.device));
   std::lock_guard lock(state_lock());
   if (!a.host.is_same(host)) return;  // somebody wrote meanwhile
   a.data = std::move(data);
@@ -451,11 +457,8 @@ void write_host(Impl& t, at::Tensor host) {
   check_traced(a);
   if (!t.whole()) {
     // Through a view: the bytes go up as a buffer of their own and are scattered.
-    auto owner = std::make_shared<at::Tensor>(host);
     ir::Type type = type_of(t);
-    client::check_not_forked();
-    auto data = client::client().transfer_to_device({host.const_data_ptr(), type, owner},
-                                                    device_index(a.device));
+    auto data = send(host, type, device_index(a.device));
     return write(t, {ir::Node::make_data(type, std::move(data)), 0});
   }
   Old old;
