@@ -23,14 +23,15 @@ CachePlace cache_place_from_flags();
 
 // Makes the folder and its parents, private to the user, unless the place is read-only. Gives the
 // reason where that fails, or where what is there must not be trusted, since it is run as machine
-// code: every folder on the way (links followed) belongs to this user or to root and nobody else may
-// write to it; parents that others write to have the sticky bit. Empty for a shared place that is
-// there.
+// code: every folder on the way (links followed) belongs to this user or to root and nobody else
+// may write to it; parents that others write to have the sticky bit. Empty for a shared place that
+// is there.
 std::string prepare_cache_folder(const CachePlace& place);
 
-// The whole file, where it is readable, belongs to this user or to root and nobody else may write to
-// it; in a shared place (Trust::kAnyone), whoever owns it. The folder is the caller's to have
-// prepared. Touch::kYes counts as a use: its time of modification becomes now, where that is allowed.
+// The whole file, where it is readable, belongs to this user or to root and nobody else may write
+// to it; in a shared place (Trust::kAnyone), whoever owns it. The folder is the caller's to have
+// prepared. Touch::kYes counts as a use: its time of modification becomes now, where that is
+// allowed.
 enum class Touch : unsigned char { kNo, kYes };
 enum class Trust : unsigned char { kOwner, kAnyone };
 std::optional<std::string> read_cache_file(const std::string& folder, std::string_view name,

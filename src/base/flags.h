@@ -1,6 +1,6 @@
 // The flag table: every switch is one row (name, type, default, help, whether it enters the compile
-// key, what is allowed). Read once, at the first use of any flag; constant afterwards, so reads need
-// no lock.
+// key, what is allowed). Read once, at the first use of any flag; constant afterwards, so reads
+// need no lock.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
-// Products and windows of sizes that may be too large to exist: what does not fit an int64_t is said
-// so, never wrapped. Pure; any thread.
+// Products and windows of sizes that may be too large to exist: what does not fit an int64_t is
+// said so, never wrapped. Pure; any thread.
 #pragma once
 #include <cstdint>
 #include <optional>

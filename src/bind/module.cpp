@@ -56,9 +56,14 @@ void register_plugin(std::string name, std::string path, const py::dict& options
                      const py::dict& compile_options, bool wants_kv, std::string how_to_install,
                      std::vector<std::string> variables,
                      const std::map<std::string, std::string>& facts) {
-  client::register_plugin({std::move(name), std::move(path), to_options(options), wants_kv,
-                           to_options(compile_options), std::move(how_to_install),
-                           std::move(variables), {facts.begin(), facts.end()}});
+  client::register_plugin({std::move(name),
+                           std::move(path),
+                           to_options(options),
+                           wants_kv,
+                           to_options(compile_options),
+                           std::move(how_to_install),
+                           std::move(variables),
+                           {facts.begin(), facts.end()}});
 }
 
 py::dict client_info() {

@@ -78,9 +78,10 @@ std::vector<std::string> PjrtClient::changed_variables() const {
 void PjrtClient::tell_changed_variables() {
   std::vector<std::string> names = changed_variables();
   if (names.empty() || told_changed_.exchange(true)) return;
-  probe::say(0, cat(join(names, ", "), " changed after the device was started, which has no effect ",
-                    "on programs; none are loaded or stored from now on\n  try: set it before the ",
-                    "first use of the device"));
+  probe::say(0,
+             cat(join(names, ", "), " changed after the device was started, which has no effect ",
+                 "on programs; none are loaded or stored from now on\n  try: set it before the ",
+                 "first use of the device"));
 }
 
 const pjrt::Device& PjrtClient::device_at(int device) const {

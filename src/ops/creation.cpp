@@ -195,8 +195,8 @@ void triu_indices_type(const Args& a, std::vector<Type>& out) {
   check_indices(a);
   int64_t rows = a.i("row"), columns = a.i("col");
   int64_t below = lower_triangle(rows, columns, a.i_or("offset", 0) - 1).count();
-  out.push_back(
-      ir::make_type(indices_dtype(a, "triu_indices"), IntList{2, checked_mul(rows, columns) - below}));
+  out.push_back(ir::make_type(indices_dtype(a, "triu_indices"),
+                              IntList{2, checked_mul(rows, columns) - below}));
 }
 
 struct Places {

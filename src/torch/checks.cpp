@@ -26,7 +26,8 @@ void check_device_index(int index) {
     fail(Code::kRuntime,
          cat("device xla:", index, " does not exist: the ", platform, " client has ", count,
              count == 1 ? " device, xla:0" : cat(" devices, xla:0 to xla:", count - 1)),
-         platform == "cpu" ? cat("set TORCH_PJRT_CPU_DEVICES=", index + 1, " before the import, or "
+         platform == "cpu" ? cat("set TORCH_PJRT_CPU_DEVICES=", index + 1,
+                                 " before the import, or "
                                  "use a device that exists")
                            : std::string("use a device that exists (torch_pjrt.devices())"));
   } catch (const Error& e) {

@@ -22,8 +22,8 @@ c10::Device checked_device(std::optional<c10::Device> d);
 
 // Throws in eager's words where a window of `t`'s element size onto the alias's memory reaches
 // outside of it, or its sizes are no numbers that memory may have.
-void check_window(const Alias& memory, size_t itemsize, at::IntArrayRef size, at::IntArrayRef stride,
-                  int64_t offset);
+void check_window(const Alias& memory, size_t itemsize, at::IntArrayRef size,
+                  at::IntArrayRef stride, int64_t offset);
 
 // The kernel f with errors of the core as PyTorch's: m.impl("empty", TP_FN(empty)).
 template <auto f, class Signature = decltype(f)>

@@ -1,6 +1,6 @@
 // The CPU's kernel for an op that the device has none for: tensors are read (a graph cut), the
-// kernel runs on the copies, what it wrote and what it gives is put back. What could not be put back
-// is refused before anything runs. Any thread.
+// kernel runs on the copies, what it wrote and what it gives is put back. What could not be put
+// back is refused before anything runs. Any thread.
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_copy_from_and_resize.h>
@@ -62,8 +62,9 @@ constexpr std::string_view kCollectives =
 void check_namespace(const std::string& name) {
   if (!has_word(kCollectives, name.substr(0, name.find("::")))) return;
   fail(Code::kNotImplemented,
-       cat(name, ": collectives of device xla do not go through this op: it would run on CPU copies, "
-                 "and what it receives would be lost"),
+       cat(name,
+           ": collectives of device xla do not go through this op: it would run on CPU copies, "
+           "and what it receives would be lost"),
        "give the op CPU tensors and a CPU process group (gloo), and move the results");
 }
 
@@ -286,8 +287,12 @@ c10::IValue result_of(const HostCall& c, const c10::Argument& r, const c10::IVal
 void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   size_t n = schema.arguments().size();
-  HostCall c{.op = op, .name = display(op.operator_name()), .args = {}, .copies = {}, .untouched = {},
-          .to = {}};
+  HostCall c{.op = op,
+             .name = display(op.operator_name()),
+             .args = {},
+             .copies = {},
+             .untouched = {},
+             .to = {}};
   c.args.assign(stack->end() - static_cast<int64_t>(n), stack->end());
   check_namespace(c.name);
   check_putable(c.name, schema, c.args);

@@ -272,7 +272,8 @@ Tensor to_copy(const Tensor& t, std::optional<at::ScalarType> dtype,
 Tensor& set_window(Tensor& self, AliasPtr alias, int64_t offset, IntArrayRef size,
                    IntArrayRef stride) {
   Impl& to = impl_of(self);
-  c10::DimVector row_major = stride.empty() ? c10::contiguous_strides(size) : c10::DimVector(stride);
+  c10::DimVector row_major =
+      stride.empty() ? c10::contiguous_strides(size) : c10::DimVector(stride);
   check_window(*alias, to.itemsize(), size, row_major, offset);
   to.set_alias(std::move(alias));
   if (stride.empty()) {

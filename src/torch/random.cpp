@@ -35,9 +35,10 @@ class Generator final : public c10::GeneratorImpl {
   // The state is 16 bytes: seed, offset.
   void set_state(const c10::TensorImpl& state) override {
     at::detail::check_rng_state(state);  // a ByteTensor of the CPU, or TypeError
-    TORCH_CHECK(state.numel() == 16 && state.is_contiguous(),
-                "RNG state of device xla must be a contiguous CPU ByteTensor of 16 elements, found ",
-                state.numel(), " elements");
+    TORCH_CHECK(
+        state.numel() == 16 && state.is_contiguous(),
+        "RNG state of device xla must be a contiguous CPU ByteTensor of 16 elements, found ",
+        state.numel(), " elements");
     const auto* bytes = static_cast<const char*>(state.data());
     std::memcpy(&seed_, bytes, 8);
     std::memcpy(&offset_, bytes + 8, 8);

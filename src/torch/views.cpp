@@ -243,6 +243,7 @@ Tensor diagonal(const Tensor& t, int64_t offset, int64_t dim1, int64_t dim2) {
 
 Tensor view_dtype(const Tensor& t, at::ScalarType dtype) {
   OURS_OR(t, foreign(t));
+  to_dtype(dtype);  // or TypeError
   int64_t have = static_cast<int64_t>(t.element_size()),
           want = static_cast<int64_t>(c10::elementSize(dtype));
   TORCH_CHECK(!t.is_conj(),
@@ -310,8 +311,10 @@ Tensor view_as_complex(const Tensor& t) {
     strides.push_back(t.stride(i) / 2);
   }
   TORCH_CHECK(t.storage_offset() % 2 == 0, "Tensor must have a storage_offset divisible by 2");
+  at::ScalarType to = c10::toComplexType(from);
+  to_dtype(to);  // of half floats there is none: TypeError
   return make_view(self, sizes, strides, t.storage_offset() / 2,
-                   caffe2::TypeMeta::fromScalarType(c10::toComplexType(from)));
+                   caffe2::TypeMeta::fromScalarType(to));
 }
 
 #undef OURS_OR

@@ -2,10 +2,13 @@
 only by processes whose plugin was told the same."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 from test_cache import PROGRAM, program, programs  # noqa: F401 - a fixture
+
+from torch_pjrt import _plugin_environment
 
 STRANGER = 12345
 
@@ -28,7 +31,7 @@ def test_flags_set_after_the_import_are_part_of_the_key(program):  # noqa: F811
     clean, said = program(NAN.replace("CHANGE", ""))
     assert (fast["compiles"], clean["compiles"]) == (1, 1), "nothing was shared"
     assert clean["out"] == [True, False]
-    assert said == ""
+    assert f"XLA_FLAGS={FAST} ->" in said, "the compile is explained"
     again, _ = program(NAN.replace("CHANGE", ""), XLA_FLAGS=FAST)
     assert again["compiles"] == 0, "the same flags, given in time, are the same environment"
 
@@ -58,6 +61,22 @@ def test_variables_that_the_plugins_row_names_are_part_of_the_key(program):  # n
     for changed in ({"MYCHIP_FLAGS": "1"}, {"MYCHIP_FLAGS": "2"}, {"OTHER": "1"}, {"DRIVER": "2"}):
         assert program(code, **changed)[0]["compiles"] == 1, changed
         assert program(code, **changed)[0]["compiles"] == 0, changed
+
+
+def test_versions_of_driver_and_libraries_are_facts_of_the_plugins_that_use_them(
+    monkeypatch, tmp_path
+):
+    driver = tmp_path / "version"
+    driver.write_text("NVRM version: 570.86.15\nGCC version: 12\n")
+    monkeypatch.setitem(_plugin_environment._DRIVERS, "CUDA", (str(driver), "/nonexistent"))
+    monkeypatch.setitem(_plugin_environment._LIBRARIES, "CUDA", re.compile("pytest"))
+    found = _plugin_environment.facts("CUDA")
+    assert found == {str(driver): "NVRM version: 570.86.15", "pytest": pytest.__version__}
+    assert _plugin_environment.facts("CPU") == {}
+    assert _plugin_environment.variables("CPU") == ("XLA_FLAGS",)
+    assert "LIBTPU_INIT_ARGS" in _plugin_environment.variables("TPU")
+    assert "NVIDIA_TF32_OVERRIDE" in _plugin_environment.variables("CUDA13")
+    assert _plugin_environment.variables("STRANGE") == (), "then all that are known count"
 
 
 def test_file_of_flags_counts_by_what_stands_in_it(program, tmp_path):  # noqa: F811

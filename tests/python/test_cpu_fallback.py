@@ -93,13 +93,13 @@ def _view(x):
     return x[:1]
 
 
-@define("table(Dict(str, Tensor) xs) -> Tensor")
-def _table(xs):
+@define("table(Tensor y, Dict(str, Tensor) xs) -> Tensor")
+def _table(y, xs):
     return next(iter(xs.values())) + 1
 
 
-@define("nested(Tensor[][] xs) -> Tensor")
-def _nested(xs):
+@define("nested(Tensor y, Tensor[][] xs) -> Tensor")
+def _nested(y, xs):
     return xs[0][0] + 1
 
 
@@ -264,8 +264,8 @@ def test_gradients_pass_through_an_op_whose_kernel_is_differentiable():
 REFUSED = {
     "liar": lambda x: NAMES.liar(x, [torch.zeros(4, device="xla")]),
     "view": lambda x: NAMES.view(x),
-    "table": lambda x: NAMES.table({"x": x}),
-    "nested": lambda x: NAMES.nested([[x]]),
+    "table": lambda x: NAMES.table(x, {"x": x}),
+    "nested": lambda x: NAMES.nested(x, [[x]]),
     "gives_table": lambda x: NAMES.gives_table(x),
 }
 

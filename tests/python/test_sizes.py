@@ -23,6 +23,7 @@ CASES = {
     "empty": lambda d: torch.empty(2**61, dtype=F64, device=d),
     "empty of two dims": lambda d: torch.empty(WIDE, WIDE, device=d),
     "empty that ends in 0": lambda d: torch.empty(WIDE, WIDE, 0, device=d),
+    "empty that begins with 0": lambda d: torch.empty(0, WIDE, WIDE, device=d),
     "empty of bytes": lambda d: torch.empty(2**60, dtype=C128, device=d),
     "empty channels_last": lambda d: torch.empty(
         (2**20,) * 4, device=d, memory_format=torch.channels_last
@@ -54,11 +55,8 @@ CASES = {
     "as_strided of a negative size": lambda d: eight(d).as_strided((-2,), (1,)),
     "as_strided of a negative offset": lambda d: eight(d).as_strided((2,), (1,), -1),
     "as_strided too far": lambda d: eight(d).as_strided((4,), (1,), 5),
-    "as_strided_": lambda d: eight(d).as_strided_((4,), (HUGE,)),
     "as_strided_copy": lambda d: torch.as_strided_copy(eight(d), (4,), (HUGE,)),
-    "as_strided_scatter": lambda d: torch.as_strided_scatter(
-        eight(d), eight(d)[:4], (4,), (HUGE,)
-    ),
+    "as_strided_scatter": lambda d: torch.as_strided_scatter(eight(d), eight(d)[:4], (4,), (HUGE,)),
     "set_": lambda d: eight(d).set_(eight(d), 0, (4,), (HUGE,)),
     "set_ of many": lambda d: eight(d).set_(eight(d), 0, (HUGE,)),
     "set_ far away": lambda d: eight(d).set_(eight(d), HUGE, (4,), (1,)),
@@ -115,7 +113,6 @@ VIEWS = {
     "expand": lambda d: one(d).expand(2**61),
     "narrow": lambda d: one(d).expand(2**61).narrow(0, 2**40, 3),
     "as_strided of nothing": lambda d: eight(d).as_strided((0, HUGE), (1, 1)),
-    "empty that begins with 0": lambda d: torch.empty(0, WIDE, WIDE, device=d),
     "slice by a large step": lambda d: eight(d)[0 : 8 : 2**63 - 1],
 }
 
@@ -132,7 +129,7 @@ def test_refused_resize_changes_nothing(resize):
     with pytest.raises(RuntimeError):
         x.resize_(resize)
     with pytest.raises(RuntimeError):
-        x.as_strided_((4,), (HUGE,))
+        x.as_strided_((4,), (HUGE,))  # eager lets it pass, and reads beyond its memory
     with pytest.raises(RuntimeError):
         x.set_(x, 4, (8,), (1,))
     assert (x.shape, x.storage_offset()) == ((8,), 0)
@@ -149,6 +146,7 @@ FOREIGN = {
     "to": lambda: eight("xla").to(torch.complex32),
     "to the device": lambda: torch.ones(2, dtype=torch.complex32).to("xla"),
     "view": lambda: eight("xla").view(torch.complex32),
+    "view of other sizes": lambda: eight("xla").double().view(torch.complex32),
     "view_as_complex": lambda: torch.view_as_complex(eight("xla").half().view(4, 2)),
     "set_rng_state": lambda: torch.xla.set_rng_state(torch.ones(16)),
     "Generator.set_state": lambda: torch.Generator("xla").set_state(torch.ones(16)),
@@ -163,5 +161,5 @@ def test_what_the_device_has_no_type_for_is_a_type_error(make):
 
 def test_random_state_of_another_size_is_refused():
     for state in (torch.ones(8, dtype=torch.uint8), torch.ones(32, dtype=torch.uint8)[::2]):
-        with pytest.raises(RuntimeError, match="16 elements"):
+        with pytest.raises(RuntimeError, match="16 elements|contiguous"):
             torch.xla.set_rng_state(state)
