@@ -17,8 +17,8 @@ constexpr size_t kKept = 1000, kShown = 3;
 constexpr int kLoud = 8;  // lines a site; then every power of two
 
 std::string environment_text(const client::ComputationClient& c) {
-  std::string text = cat(c.platform(), " ", c.platform_version(), " ", flags_in_key(),
-                         c.variables_text());
+  std::string text =
+      cat(c.platform(), " ", c.platform_version(), " ", flags_in_key(), c.variables_text());
   for (char& x : text)
     if (x == '\n') x = ' ';
   while (text.ends_with(' ')) text.pop_back();
