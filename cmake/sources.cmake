@@ -124,8 +124,10 @@ set(TP_TORCH
     src/torch/backend.cpp
     src/torch/capture.cpp
     src/torch/census.cpp
+    src/torch/checks.cpp
     src/torch/compiled.cpp
     src/torch/composites.cpp
+    src/torch/cpu_fallback.cpp
     src/torch/cuts.cpp
     src/torch/eager.cpp
     src/torch/errors.cpp

@@ -57,15 +57,21 @@ def _is_in_bad_fork() -> bool:
 
 
 def _index(device: Device) -> int:
-    """The number of a device; the current one where none is named."""
+    """The number of a device; the current one where none is named.
+
+    Raises RuntimeError where the client has no such device.
+    """
     if device is None:
         return _C.current_device()
     if isinstance(device, int):
-        return device
-    found = torch.device(device)
-    if found.type != "xla":
-        raise ValueError(f"torch.xla: expected a device of type xla, found '{found}'")
-    return _C.current_device() if found.index is None else found.index
+        index = device
+    else:
+        found = torch.device(device)
+        if found.type != "xla":
+            raise ValueError(f"torch.xla: expected a device of type xla, found '{found}'")
+        index = _C.current_device() if found.index is None else found.index
+    _C.check_device(index)
+    return index
 
 
 # ---- devices --------------------------------------------------------------------------------
@@ -126,7 +132,7 @@ class device:  # noqa: N801 - the name that torch.cuda gives it
 
 def synchronize(device: Device = None) -> None:
     """Runs what is recorded and waits for it."""
-    del device  # one queue serves all devices
+    _index(device)  # one queue serves all devices
     _C.sync(True)
 
 
@@ -163,7 +169,7 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 def get_rng_state(device: Device = "xla") -> torch.Tensor:
     """The generator's state, a CPU tensor of bytes."""
-    del device
+    _index(device)
     return _C.default_generator().get_state()
 
 
@@ -174,7 +180,7 @@ def get_rng_state_all() -> list[torch.Tensor]:
 
 def set_rng_state(new_state: torch.Tensor, device: Device = "xla") -> None:
     """Puts a state of `get_rng_state` back."""
-    del device
+    _index(device)
     _C.default_generator().set_state(new_state)
 
 

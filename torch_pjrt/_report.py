@@ -27,8 +27,8 @@ def _template() -> str:
 
 
 def _page(content: Json) -> str:
-    # "</script>" in a string must not end the element that holds the data.
-    text = json.dumps(content, separators=(",", ":")).replace("</", "<\\/")
+    # No tag of the page's may begin in the data: "</script>", "<!--", "<script".
+    text = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
     return _template().replace("/*DATA*/", text)
 
 

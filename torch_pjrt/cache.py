@@ -45,14 +45,20 @@ def path() -> str | None:
     return _C.cache_place()[0] or None
 
 
-def use(folder: str | os.PathLike[str] | None, *, read_only: bool = False) -> None:
+def use(
+    folder: str | os.PathLike[str] | None, *, read_only: bool = False, shared: bool = False
+) -> None:
     """Keeps programs in another folder from now on, or nowhere. Call it before the first sync.
+
+    A folder that another user owns or may write to is not used: its programs are run as machine
+    code. With `shared` it is trusted all the same, read-only.
 
     Programs are told apart by the plugin's bytes once the client starts with a folder; a client
     that started without one tells plugins apart by path, size and time.
     """
     _, _, limit = _C.cache_place()
-    _C.set_cache_place("" if folder is None else os.fspath(folder), read_only, limit or _limit())
+    path = "" if folder is None else os.fspath(folder)
+    _C.set_cache_place(path, read_only, limit or _limit(), shared)
 
 
 def _limit() -> int:

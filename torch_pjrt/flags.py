@@ -9,7 +9,7 @@ __all__ = ["Flag", "table", "text"]
 
 @dataclass(frozen=True)
 class Flag:
-    """One row. `in_key`: another value means other programs."""
+    """One row. `in_key`: another value means other programs. `allowed`: its values, in words."""
 
     name: str
     type: str
@@ -17,6 +17,7 @@ class Flag:
     value: str
     help: str
     in_key: bool
+    allowed: str
 
 
 def table() -> list[Flag]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from . import _C
+from . import _C, _plugin_environment
 
 __all__ = ["CPU_WHEELS", "Plugin", "find", "register"]
 
@@ -31,6 +31,7 @@ class Plugin:
     compile_options: dict[str, Option] = field(default_factory=dict)
     wants_kv: bool = False  # the distributed key-value store
     how_to_install: str = ""
+    variables: tuple[str, ...] = ()  # that it reads; none: those of _plugin_environment
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,7 @@ def _from_class(entry: importlib.metadata.EntryPoint) -> Plugin:
         compile_options=compile_options,
         wants_kv=bool(answer("requires_xla_coordinator", False)),
         how_to_install=str(answer("how_to_install", "")),
+        variables=tuple(map(str, answer("environment_variables", ()))),  # type: ignore[call-overload]
     )
 
 
@@ -206,7 +208,14 @@ def register(found: Iterable[Plugin] | None = None) -> None:
         found = find() if _wants_all() else [find_cpu()]
     for p in found:
         _C.register_plugin(
-            p.name, p.library, p.options, p.compile_options, p.wants_kv, p.how_to_install
+            p.name,
+            p.library,
+            p.options,
+            p.compile_options,
+            p.wants_kv,
+            p.how_to_install,
+            p.variables or _plugin_environment.variables(p.name),
+            _plugin_environment.facts(p.name),
         )
 
 

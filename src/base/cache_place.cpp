@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <vector>
 
 #include "base/flags.h"
 #include "base/forks.h"
@@ -95,7 +96,8 @@ CachePlace cache_place_from_flags() {
   if (asked == "0" || asked == "off") return p;
   if (asked.empty() || asked == "1" || asked == "on") asked = flag_text(Flag::kPersistentCachePath);
   p.folder = asked.empty() ? default_folder() : absolute(asked);
-  p.read_only = flag_bool(Flag::kCacheReadOnly);
+  p.shared = flag_bool(Flag::kCacheShared);
+  p.read_only = p.shared || flag_bool(Flag::kCacheReadOnly);
   p.limit_bytes = flag_int(Flag::kCacheSize) << 20;
   return p;
 }
@@ -112,34 +114,85 @@ void set_cache_place(CachePlace place) {
   chosen().place = std::move(place);
 }
 
-std::string prepare_cache_folder(const std::string& folder) {
-  std::string path;
+namespace {
+
+// Each folder on the way to a path, itself included: "/", "/tmp", "/tmp/a".
+std::vector<std::string> steps_to(const std::string& folder) {
+  std::vector<std::string> out;
+  std::filesystem::path path;
   for (const auto& piece : std::filesystem::path(folder)) {
-    path = path.empty() ? piece.string() : (std::filesystem::path(path) / piece).string();
+    path /= piece;
+    if (!piece.empty()) out.push_back(path.string());
+  }
+  return out;
+}
+
+std::string make_folders(const std::string& folder) {
+  for (const std::string& path : steps_to(folder))
     if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
       return cat(path, ": ", std::strerror(errno));
-  }
-  struct stat s{};
-  if (stat(folder.c_str(), &s) != 0) return std::strerror(errno);
-  if (!S_ISDIR(s.st_mode)) return "it is not a folder";
-  if (s.st_mode & S_IWOTH)
-    return "other users may write to it (chmod o-w), and programs found there would be run";
   return {};
 }
 
+// Why somebody else could put programs there; empty: nobody could. Of a link, not of what it leads
+// to. In a sticky folder users may move only what is theirs.
+enum class Sticky : bool { kNo, kYes };
+std::string weakness(const std::string& path, const struct stat& s, Sticky allowed) {
+  constexpr const char* kRun = ", and programs found there would be run";
+  if (s.st_uid != geteuid() && s.st_uid != 0)
+    return cat(path, " belongs to another user (", s.st_uid, ")", kRun);
+  bool sticky = allowed == Sticky::kYes && (s.st_mode & S_ISVTX);
+  if (S_ISLNK(s.st_mode) || sticky || !(s.st_mode & (S_IWGRP | S_IWOTH))) return {};
+  return cat("other users may write to ", path, " (chmod go-w)", kRun);
+}
+
+std::string weakness_on_the_way(const std::string& folder) {
+  std::vector<std::string> steps = steps_to(folder);
+  for (const std::string& path : steps) {
+    struct stat s{};
+    if (lstat(path.c_str(), &s) != 0) return cat(path, ": ", std::strerror(errno));
+    std::string why = weakness(path, s, path == steps.back() ? Sticky::kNo : Sticky::kYes);
+    if (!why.empty()) return why;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string prepare_cache_folder(const CachePlace& place) {
+  std::string failed = place.read_only ? std::string() : make_folders(place.folder);
+  if (!failed.empty()) return failed;
+  struct stat s{};
+  if (stat(place.folder.c_str(), &s) != 0) return std::strerror(errno);
+  if (!S_ISDIR(s.st_mode)) return "it is not a folder";
+  if (place.shared) return {};
+  // As it was named, and where its links lead: whoever may move a link chooses the folder.
+  std::error_code error;
+  std::string real = std::filesystem::canonical(place.folder, error).string();
+  if (error) return error.message();
+  std::string why = weakness_on_the_way(place.folder);
+  if (why.empty() && real != place.folder) why = weakness_on_the_way(real);
+  return why;
+}
+
 std::optional<std::string> read_cache_file(const std::string& folder, std::string_view name,
-                                           Touch touch) {
-  Fd fd(open(cat(folder, "/", name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-  struct stat file{}, dir{};
+                                           Touch touch, Trust trust) {
+  // Whatever lies there under that name (a pipe, say) must not block.
+  Fd fd(open(cat(folder, "/", name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat file{};
   if (!fd || fstat(fd.get(), &file) != 0 || !S_ISREG(file.st_mode)) return std::nullopt;
-  if (file.st_uid != geteuid() && file.st_uid != 0 &&
-      (stat(folder.c_str(), &dir) != 0 || dir.st_uid != file.st_uid))
-    return std::nullopt;
+  if (trust == Trust::kOwner && !weakness({}, file, Sticky::kNo).empty()) return std::nullopt;
   std::string bytes;
   if (!read_all(fd.get(), static_cast<size_t>(file.st_size), bytes)) return std::nullopt;
   if (touch == Touch::kYes)
     futimens(fd.get(), nullptr);  // not ours to change: then it only looks older than it is
   return bytes;
+}
+
+std::string distrust(const std::string& folder, std::string_view name) {
+  std::string path = cat(folder, "/", name);
+  struct stat s{};
+  return lstat(path.c_str(), &s) != 0 ? std::string() : weakness(path, s, Sticky::kNo);
 }
 
 std::string write_cache_file(const std::string& folder, std::string_view name,

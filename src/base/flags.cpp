@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdlib>
 #include <optional>
-#include <vector>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -11,17 +11,41 @@
 namespace tp {
 namespace {
 
+bool is_plugin(std::string_view s) {
+  size_t colon = s.find(':');
+  return s.empty() || (colon != s.npos && colon > 0 && colon + 1 < s.size());
+}
+bool is_format(std::string_view s) { return s == "text" || s == "dot" || s == "hlo"; }
+
+constexpr int64_t kMostDevices = 127;             // c10::DeviceIndex is one byte
+constexpr int64_t kMostMegabytes = 1ll << 40;     // in bytes, that fits an int64_t
+constexpr int64_t kMostMilliseconds = 1ll << 40;  // likewise in nanoseconds
+
+constexpr FlagRow within(FlagRow row, int64_t least, int64_t most) {
+  row.least = least;
+  row.most = most;
+  return row;
+}
+constexpr FlagRow one_of(FlagRow row, bool (*fits)(std::string_view), const char* allowed) {
+  row.fits = fits;
+  row.allowed = allowed;
+  return row;
+}
+
 constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
     {Flag::kDevice, "PJRT_DEVICE", FlagType::kText, "", InKey::kNo,
      "which PJRT client to use, by exact name; empty: CPU"},
-    {Flag::kPlugin, "TORCH_PJRT_PLUGIN", FlagType::kText, "", InKey::kNo,
-     "adds a plugin: NAME:/path/to/plugin.so"},
+    one_of({Flag::kPlugin, "TORCH_PJRT_PLUGIN", FlagType::kText, "", InKey::kNo,
+            "adds a plugin: NAME:/path/to/plugin.so"},
+           is_plugin, "NAME:/path/to/plugin.so"),
     {Flag::kCpuPlugin, "TORCH_PJRT_CPU_PLUGIN", FlagType::kText, "", InKey::kNo,
      "which CPU plugin wheel serves PJRT_DEVICE=CPU; empty: the first installed one"},
-    {Flag::kCpuDeviceCount, "TORCH_PJRT_CPU_DEVICES", FlagType::kInt, "1", InKey::kYes,
-     "how many devices the CPU client has"},
-    {Flag::kCompilationCacheSize, "XLA_COMPILATION_CACHE_SIZE", FlagType::kInt, "2048", InKey::kNo,
-     "programs kept in memory (LRU)"},
+    within({Flag::kCpuDeviceCount, "TORCH_PJRT_CPU_DEVICES", FlagType::kInt, "1", InKey::kYes,
+            "how many devices the CPU client has"},
+           1, kMostDevices),
+    within({Flag::kCompilationCacheSize, "XLA_COMPILATION_CACHE_SIZE", FlagType::kInt, "2048",
+            InKey::kNo, "programs kept in memory (LRU)"},
+           1, INT64_MAX),
     {Flag::kCache, "TORCH_PJRT_CACHE", FlagType::kText, "", InKey::kNo,
      "folder where compiled programs are kept across processes; off: nowhere; empty: "
      "XLA_PERSISTENT_CACHE_PATH, else torch_pjrt in the user's cache folder"},
@@ -29,14 +53,22 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
      "the same folder, by the name that torch_xla gives it"},
     {Flag::kCacheReadOnly, "XLA_PERSISTENT_CACHE_READ_ONLY", FlagType::kBool, "0", InKey::kNo,
      "1: load programs from that folder, store none"},
-    {Flag::kCacheSize, "TORCH_PJRT_CACHE_MB", FlagType::kInt, "2048", InKey::kNo,
-     "how big that folder may become; the programs unused for longest go first"},
-    {Flag::kShapeCacheSize, "XLA_IR_SHAPE_CACHE_SIZE", FlagType::kInt, "12288", InKey::kNo,
-     "result types kept in memory (LRU)"},
-    {Flag::kXlaFlags, "XLA_FLAGS", FlagType::kText, "", InKey::kYes, "passed on to XLA"},
-    {Flag::kVerify, "TORCH_PJRT_VERIFY", FlagType::kInt, "1", InKey::kNo,
-     "0: trust keys; 1: compare an entry's graph on its first hit; 2: verify graphs, compare on "
-     "every hit"},
+    {Flag::kCacheShared, "TORCH_PJRT_CACHE_SHARED", FlagType::kBool, "0", InKey::kNo,
+     "1: load programs from that folder whoever owns it or may write to it, store none; they are "
+     "run "
+     "as machine code"},
+    within({Flag::kCacheSize, "TORCH_PJRT_CACHE_MB", FlagType::kInt, "2048", InKey::kNo,
+            "how big that folder may become; the programs unused for longest go first"},
+           0, kMostMegabytes),
+    within({Flag::kShapeCacheSize, "XLA_IR_SHAPE_CACHE_SIZE", FlagType::kInt, "12288", InKey::kNo,
+            "result types kept in memory (LRU)"},
+           1, INT64_MAX),
+    {Flag::kXlaFlags, "XLA_FLAGS", FlagType::kText, "", InKey::kPlugin,
+     "read by XLA when the device is first used"},
+    within({Flag::kVerify, "TORCH_PJRT_VERIFY", FlagType::kInt, "1", InKey::kNo,
+            "2: check the order and the operands of each graph before it is looked up; 0 and 1: do "
+            "not"},
+           0, 2),
     {Flag::kDebug, "TORCH_PJRT_DEBUG", FlagType::kInt, "0", InKey::kNo,
      "0 quiet, 1 compiles, 2 syncs, 3 graphs, 4 modules"},
     {Flag::kInFlight, "TORCH_PJRT_IN_FLIGHT", FlagType::kInt, "8", InKey::kNo,
@@ -44,8 +76,9 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
     {Flag::kDonation, "TORCH_PJRT_DONATION", FlagType::kBool, "1", InKey::kNo,
      "1: a sync may update tensors in place in device memory; 0: old values are kept until the new "
      "ones are there"},
-    {Flag::kSlowCompile, "TORCH_PJRT_SLOW_COMPILE_MS", FlagType::kInt, "2000", InKey::kNo,
-     "a compile that takes longer says what it is doing"},
+    within({Flag::kSlowCompile, "TORCH_PJRT_SLOW_COMPILE_MS", FlagType::kInt, "2000", InKey::kNo,
+            "a compile that takes longer says what it is doing"},
+           0, kMostMilliseconds),
     {Flag::kFrames, "TORCH_PJRT_FRAMES", FlagType::kBool, "1", InKey::kNo,
      "0: recorded ops do not keep the user's line"},
     {Flag::kCutWarning, "TORCH_PJRT_CUT_WARNING", FlagType::kInt, "20", InKey::kNo,
@@ -54,8 +87,9 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
      "a folder that gets the graph and the module of each compile"},
     {Flag::kSaveTensorsFile, "XLA_SAVE_TENSORS_FILE", FlagType::kText, "", InKey::kNo,
      "a file that gets the graph of each sync appended"},
-    {Flag::kSaveTensorsFormat, "XLA_SAVE_TENSORS_FMT", FlagType::kText, "text", InKey::kNo,
-     "what it gets: text, dot or hlo (StableHLO)"},
+    one_of({Flag::kSaveTensorsFormat, "XLA_SAVE_TENSORS_FMT", FlagType::kText, "text", InKey::kNo,
+            "what it gets: text, dot or hlo (StableHLO)"},
+           is_format, "text, dot or hlo"),
     {Flag::kIrDebug, "XLA_IR_DEBUG", FlagType::kBool, "0", InKey::kNo,
      "1: ops keep the user's line and their module's path"},
     {Flag::kHloDebug, "XLA_HLO_DEBUG", FlagType::kBool, "0", InKey::kNo,
@@ -71,12 +105,17 @@ struct Values {
   std::array<std::optional<Error>, kTable.size()> wrong;
 };
 
+[[noreturn]] void refuse(const FlagRow& row, std::string_view found) {
+  fail(Code::kValue, cat(row.name, ": expected ", allowed_values(row), ", found '", found, "'"),
+       *row.fallback ? cat("unset it, or set it like the default: ", row.name, "=", row.fallback)
+                     : "unset it");
+}
+
 int64_t parse_int(const FlagRow& row, const std::string& s) {
   int64_t v = 0;
   auto r = std::from_chars(s.data(), s.data() + s.size(), v);
-  if (r.ec != std::errc{} || r.ptr != s.data() + s.size())
-    fail(Code::kValue, cat(row.name, ": expected a whole number, found '", s, "'"),
-         cat("unset it, or set it like the default: ", row.name, "=", row.fallback));
+  bool number = r.ec == std::errc{} && r.ptr == s.data() + s.size();
+  if (!number || v < row.least || v > row.most) refuse(row, s);
   return v;
 }
 
@@ -85,22 +124,25 @@ int64_t parse_bool(const FlagRow& row, const std::string& s) {
     if (s == yes) return 1;
   for (const char* no : {"0", "false", "off"})
     if (s == no) return 0;
-  fail(Code::kValue, cat(row.name, ": expected 0 or 1, found '", s, "'"),
-       cat("unset it, or set it like the default: ", row.name, "=", row.fallback));
+  refuse(row, s);
+}
+
+void read_row(Values& v, size_t i) {
+  const FlagRow& row = kTable[i];
+  const char* env = std::getenv(row.name);
+  v.text[i] = env && *env ? env : row.fallback;
+  try {
+    if (row.type == FlagType::kInt) v.number[i] = parse_int(row, v.text[i]);
+    if (row.type == FlagType::kBool) v.number[i] = parse_bool(row, v.text[i]);
+    if (row.fits && !row.fits(v.text[i])) refuse(row, v.text[i]);
+  } catch (const Error& e) {
+    v.wrong[i] = e;
+  }
 }
 
 Values read() {
   Values v;
-  for (size_t i = 0; i < kTable.size(); ++i) {
-    const char* env = std::getenv(kTable[i].name);
-    v.text[i] = env && *env ? env : kTable[i].fallback;
-    try {
-      if (kTable[i].type == FlagType::kInt) v.number[i] = parse_int(kTable[i], v.text[i]);
-      if (kTable[i].type == FlagType::kBool) v.number[i] = parse_bool(kTable[i], v.text[i]);
-    } catch (const Error& e) {
-      v.wrong[i] = e;
-    }
-  }
+  for (size_t i = 0; i < kTable.size(); ++i) read_row(v, i);
   return v;
 }
 
@@ -112,23 +154,38 @@ const Values& values() {
 }  // namespace
 
 std::span<const FlagRow> flag_table() { return kTable; }
-const std::string& flag_text(Flag f) { return values().text[static_cast<size_t>(f)]; }
-int64_t flag_int(Flag f) {
-  const Values& v = values();
+
+std::string allowed_values(const FlagRow& row) {
+  if (row.type == FlagType::kText) return row.allowed;
+  if (row.type == FlagType::kBool) return "0 or 1";
+  if (row.most == INT64_MAX) return cat("a whole number of at least ", row.least);
+  return cat("a whole number from ", row.least, " to ", row.most);
+}
+
+void check_flags() {
+  std::string all;
+  for (const std::optional<Error>& e : read().wrong)
+    if (e) all += cat(all.empty() ? "" : "\n", e->what());
+  if (!all.empty()) fail(Code::kValue, all);
+}
+
+namespace {
+size_t checked(const Values& v, Flag f) {
   auto i = static_cast<size_t>(f);
   if (v.wrong[i]) [[unlikely]]
     throw Error(*v.wrong[i]);
-  return v.number[i];
+  return i;
 }
+}  // namespace
+
+const std::string& flag_text(Flag f) { return values().text[checked(values(), f)]; }
+int64_t flag_int(Flag f) { return values().number[checked(values(), f)]; }
 bool flag_bool(Flag f) { return flag_int(f) != 0; }
 
 std::string flags_in_key() {
   std::string s;
   for (const FlagRow& row : kTable)
-    if (row.in_key == InKey::kYes) {
-      if (row.type != FlagType::kText) static_cast<void>(flag_int(row.flag));  // throws
-      s += cat(row.name, "=", flag_text(row.flag), "\n");
-    }
+    if (row.in_key == InKey::kYes) s += cat(row.name, "=", flag_text(row.flag), "\n");
   return s;
 }
 

@@ -1,14 +1,18 @@
 // The flag table: every switch is one row (name, type, default, help, whether it enters the compile
-// key). Read once, at the first use of any flag; constant afterwards, so reads need no lock.
+// key, what is allowed). Read once, at the first use of any flag; constant afterwards, so reads
+// need no lock.
 #pragma once
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace tp {
 
 enum class FlagType : unsigned char { kBool, kInt, kText };
-enum class InKey : bool { kNo, kYes };
+// kPlugin: the plugin reads the variable, so its value enters the key when the client is made
+// (client/environment.h), not when flags are read.
+enum class InKey : unsigned char { kNo, kYes, kPlugin };
 
 enum class Flag : unsigned char {
   kDevice,                // PJRT_DEVICE
@@ -19,6 +23,7 @@ enum class Flag : unsigned char {
   kCache,                 // TORCH_PJRT_CACHE
   kPersistentCachePath,   // XLA_PERSISTENT_CACHE_PATH
   kCacheReadOnly,         // XLA_PERSISTENT_CACHE_READ_ONLY
+  kCacheShared,           // TORCH_PJRT_CACHE_SHARED
   kCacheSize,             // TORCH_PJRT_CACHE_MB
   kShapeCacheSize,        // XLA_IR_SHAPE_CACHE_SIZE
   kXlaFlags,              // XLA_FLAGS
@@ -45,13 +50,22 @@ struct FlagRow {
   const char* fallback;
   InKey in_key;
   const char* help;
+  int64_t least = 0, most = INT64_MAX;  // of a number
+  // Of a text, where not all are allowed: the test, and its words.
+  bool (*fits)(std::string_view) = nullptr;
+  const char* allowed = "any text";
 };
 
 std::span<const FlagRow> flag_table();
+// What the row's variable may be set to, for people: "a whole number of at least 1".
+std::string allowed_values(const FlagRow& row);
+// Throws kValue where a variable has a value that its row does not allow: one line for each, with
+// variable, value and what is allowed. Reads the environment anew.
+void check_flags();
 const std::string& flag_text(Flag f);
 int64_t flag_int(Flag f);
 bool flag_bool(Flag f);
-// "name=value" of every flag that enters the compile key, for the environment hash.
+// "name=value" of every flag of InKey::kYes, for the environment hash.
 std::string flags_in_key();
 
 }  // namespace tp

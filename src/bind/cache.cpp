@@ -20,7 +20,8 @@ py::list cache_list(const std::string& folder) {
   for (const exec::FolderFile& f : exec::list_folder(folder).programs) {
     exec::CacheFile head;
     try {
-      if (auto bytes = read_cache_file(folder, f.name, Touch::kNo)) head = exec::decode(*bytes);
+      if (auto bytes = read_cache_file(folder, f.name, Touch::kNo, trust_of(cache_place())))
+        head = exec::decode(*bytes);
     } catch (const Error&) {
       head.where = "(broken: see cache verify)";
     }
@@ -37,7 +38,7 @@ py::tuple cache_size(const std::string& folder) {
 
 py::list cache_verify(const std::string& folder) {
   py::list out;
-  for (const exec::Complaint& c : exec::verify_folder(folder))
+  for (const exec::Complaint& c : exec::verify_folder(folder, trust_of(cache_place())))
     out.append(py::make_tuple(c.name, c.what));
   return out;
 }
@@ -49,9 +50,10 @@ void add_cache(py::module_& m) {
     CachePlace p = cache_place();
     return py::make_tuple(p.folder, p.read_only, p.limit_bytes);
   });
-  m.def("set_cache_place", [](std::string folder, bool read_only, int64_t limit_bytes) {
-    set_cache_place({std::move(folder), read_only, limit_bytes});
-  });
+  m.def("set_cache_place",
+        [](std::string folder, bool read_only, int64_t limit_bytes, bool shared) {
+          set_cache_place({std::move(folder), read_only || shared, limit_bytes, shared});
+        });
   m.def("cache_list", &cache_list);
   m.def("cache_size", &cache_size);
   m.def("cache_verify", &cache_verify);

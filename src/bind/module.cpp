@@ -6,7 +6,9 @@
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <cstdlib>
 #include <filesystem>
+#include <map>
 
 #include "base/flags.h"
 #include "bind/cache.h"
@@ -16,6 +18,7 @@
 #include "gen/build_info.h"
 #include "pjrt/compile_options.h"
 #include "probe/probe.h"
+#include "torch/checks.h"
 #include "torch/eager.h"
 #include "torch/errors.h"
 #include "torch/frames.h"
@@ -50,9 +53,17 @@ std::vector<std::pair<std::string, client::OptionValue>> to_options(const py::di
 }
 
 void register_plugin(std::string name, std::string path, const py::dict& options,
-                     const py::dict& compile_options, bool wants_kv, std::string how_to_install) {
-  client::register_plugin({std::move(name), std::move(path), to_options(options), wants_kv,
-                           to_options(compile_options), std::move(how_to_install)});
+                     const py::dict& compile_options, bool wants_kv, std::string how_to_install,
+                     std::vector<std::string> variables,
+                     const std::map<std::string, std::string>& facts) {
+  client::register_plugin({std::move(name),
+                           std::move(path),
+                           to_options(options),
+                           wants_kv,
+                           to_options(compile_options),
+                           std::move(how_to_install),
+                           std::move(variables),
+                           {facts.begin(), facts.end()}});
 }
 
 py::dict client_info() {
@@ -100,9 +111,12 @@ py::dict timers() {
 py::list flags() {
   static const char* kTypes[] = {"bool", "int", "text"};
   py::list out;
-  for (const FlagRow& r : flag_table())
+  for (const FlagRow& r : flag_table()) {
+    const char* now = r.in_key == InKey::kPlugin ? std::getenv(r.name) : nullptr;
     out.append(py::make_tuple(r.name, kTypes[static_cast<int>(r.type)], r.fallback,
-                              flag_text(r.flag), r.help, r.in_key == InKey::kYes));
+                              now ? now : flag_text(r.flag), r.help, r.in_key != InKey::kNo,
+                              allowed_values(r)));
+  }
   return out;
 }
 
@@ -141,6 +155,7 @@ std::string module_file() {
 }
 
 py::dict memory_info(int device) {
+  check_device(device);
   client::MemoryInfo i;
   {
     GilRelease no_gil;
@@ -156,6 +171,7 @@ py::dict memory_info(int device) {
 }
 
 void reset_peak_memory(int device) {
+  check_device(device);
   GilRelease no_gil;
   client::client().reset_peak_memory(device);
 }
@@ -163,6 +179,7 @@ void reset_peak_memory(int device) {
 }  // namespace
 
 PYBIND11_MODULE(_C, m) {
+  check_flags();  // pybind11 makes an ImportError of it; a second import looks anew
   bind::install_python_hooks(std::filesystem::path(module_file()).parent_path().string() + "/");
   bind::register_exceptions();
   register_all();
@@ -170,7 +187,10 @@ PYBIND11_MODULE(_C, m) {
   bind::define_explain(m);
   m.attr("torch_version") = kTorchVersion;
   m.attr("revision") = kRevision;
-  m.def("register_plugin", &register_plugin);
+  m.def("register_plugin", &register_plugin, py::arg("name"), py::arg("library_path"),
+        py::arg("options"), py::arg("compile_options"), py::arg("wants_kv"),
+        py::arg("how_to_install"), py::arg("variables") = std::vector<std::string>(),
+        py::arg("facts") = std::map<std::string, std::string>());
   m.def("registered", &client::registered);
   m.def("client_info", &client_info);
   m.def("client_exists", &client::client_exists);
@@ -182,6 +202,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("reset_peak_memory", &reset_peak_memory);
   m.def("current_device", &current_device);
   m.def("exchange_device", &exchange_device);
+  m.def("check_device", [](int index) { check_device(index); });
   m.def(
       "sync",
       [](bool wait) {

@@ -160,7 +160,7 @@ void install_python_hooks(const std::string& package_directory) {
   set_interrupt_hooks(&hears_signals, &look_for_signals);
 }
 
-void register_exceptions() { py::register_exception_translator(&translate); }
+void register_exceptions() { py::register_local_exception_translator(&translate); }
 
 void set_log(py::object f) {
   Py_XDECREF(g_log);

@@ -107,6 +107,12 @@ class ComputationClient {
   virtual std::span<const DeviceInfo> devices() const = 0;
   // Folds platform, plugin file and version, compile options, XLA flags: the key's "environment".
   virtual Hash128 environment_hash() const = 0;
+  // The environment variables that the plugin found when it was loaded (PluginSpec::variables):
+  // "XLA_FLAGS=--x" and others, joined by spaces.
+  virtual std::string variables_text() const { return {}; }
+  // Names of those that have another value by now. Plugins read them once, so that this has no
+  // effect; should one look again, its programs are not those that environment_hash() stands for.
+  virtual std::vector<std::string> changed_variables() const { return {}; }
 
   virtual ExecutablePtr compile(const CompileRequest& request) = 0;
   // Starts the program and gives its outputs at once. Shapes are checked strictly: count and types

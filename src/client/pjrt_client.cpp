@@ -1,6 +1,8 @@
 #include "client/pjrt_client.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <typeinfo>
 
 #include "base/text.h"
@@ -33,17 +35,53 @@ std::vector<int64_t> keep_list(const Signature& signature, std::span<const uint8
   return keep;
 }
 
+// As they were when this process first loaded the library: it need not look a second time.
+Variables variables_at_load(const PluginSpec& spec) {
+  static std::mutex* mu = new std::mutex;
+  static auto* first = new std::map<std::string, Variables>;
+  std::lock_guard lock(*mu);
+  std::string name = cat(spec.library_path, " ", join(spec.variables, " "));
+  return first->try_emplace(name, plugin_variables(spec)).first->second;
+}
+
 }  // namespace
 
 PjrtClient::PjrtClient(const PluginSpec& spec)
-    : client_(std::make_shared<pjrt::Client>(pjrt::Plugin::load(spec.library_path), spec.options)),
+    : spec_(spec),
+      variables_(variables_at_load(spec)),
+      client_(std::make_shared<pjrt::Client>(pjrt::Plugin::load(spec.library_path), spec.options)),
       compile_options_(spec.compile_options),
-      environment_(hash_environment(*client_, spec)) {
+      environment_(hash_environment(*client_, spec, variables_)) {
   for (const pjrt::Device& d : client_->devices())
     devices_.push_back({d.id(), d.local_hardware_id(), d.kind(), d.debug_string()});
   for (size_t i = 0; i < devices_.size(); ++i) ledgers_.push_back(std::make_shared<Ledger>());
   if (devices_.empty())
     fail(Code::kRuntime, cat("PJRT plugin ", spec.library_path, " has no device for this process"));
+}
+
+std::string PjrtClient::variables_text() const {
+  std::vector<std::string> words;
+  for (const auto& [name, value] : variables_) words.push_back(cat(name, "=", value));
+  return join(words, " ");
+}
+
+std::vector<std::string> PjrtClient::changed_variables() const {
+  Variables now = plugin_variables(spec_), changed;
+  std::set_symmetric_difference(variables_.begin(), variables_.end(), now.begin(), now.end(),
+                                std::back_inserter(changed));
+  std::vector<std::string> names;
+  for (const auto& [name, value] : changed)
+    if (names.empty() || names.back() != name) names.push_back(name);
+  return names;
+}
+
+void PjrtClient::tell_changed_variables() {
+  std::vector<std::string> names = changed_variables();
+  if (names.empty() || told_changed_.exchange(true)) return;
+  probe::say(0,
+             cat(join(names, ", "), " changed after the device was started, which has no effect ",
+                 "on programs; none are loaded or stored from now on\n  try: set it before the ",
+                 "first use of the device"));
 }
 
 const pjrt::Device& PjrtClient::device_at(int device) const {
@@ -105,6 +143,7 @@ pjrt::CompileOptions PjrtClient::options_for(const CompileRequest& request,
 
 ExecutablePtr PjrtClient::compile(const CompileRequest& request) {
   static probe::Timer& timer = probe::timer("Compile");
+  tell_changed_variables();
   auto start = std::chrono::steady_clock::now();
   Signature signature = parse_signature(request.module);
   auto options = options_for(request, signature.parameters.size());

@@ -2,11 +2,13 @@
 // interface and client/host_call.h. Any thread; PJRT itself is thread-safe, the one lock is for
 // replicated launches.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "base/small_vector.h"
+#include "client/environment.h"
 #include "client/ledger.h"
 #include "client/pjrt_objects.h"
 #include "client/registry.h"
@@ -42,8 +44,11 @@ class PjrtClient final : public ComputationClient {
   void reset_peak_memory(int device) override;
 
   const pjrt::Plugin& plugin() const { return client_->plugin(); }
+  std::string variables_text() const override;
+  std::vector<std::string> changed_variables() const override;
 
  private:
+  void tell_changed_variables();
   const pjrt::Device& device_at(int device) const;
   const PjrtExecutable& ours(const Executable& program) const;
   const PjrtData& ours(const Data& data) const;
@@ -55,11 +60,14 @@ class PjrtClient final : public ComputationClient {
   std::vector<DataPtr> wrap(const PjrtExecutable& program, std::span<PJRT_Buffer* const> outputs,
                             int device) const;
 
+  const PluginSpec spec_;
+  const Variables variables_;  // read before the plugin is loaded, and can read them
   std::shared_ptr<const pjrt::Client> client_;
   std::vector<std::pair<std::string, OptionValue>> compile_options_;
   std::vector<DeviceInfo> devices_;
   std::vector<std::shared_ptr<Ledger>> ledgers_;  // by device; shared with the data
   Hash128 environment_;
+  std::atomic<bool> told_changed_{false};
   // All devices must see replicated launches in one order, or their collectives wait for each other
   // forever.
   std::mutex device_lock_;

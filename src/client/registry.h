@@ -27,6 +27,11 @@ struct PluginSpec {
   // false}.
   std::vector<std::pair<std::string, OptionValue>> compile_options;
   std::string how_to_install;  // shown where the library or hardware is missing
+  // Environment variables that the plugin reads ("NEURON_*": all that begin so); those of every
+  // known plugin where none are named.
+  std::vector<std::string> variables = {};
+  // What else programs depend on, in words: {"driver", "570.86.15"}.
+  std::vector<std::pair<std::string, std::string>> facts = {};
 };
 
 void register_plugin(PluginSpec spec);  // replaces an entry of the same name while no client exists

@@ -62,7 +62,9 @@ int64_t FolderList::program_bytes() const {
   return sum;
 }
 
-std::string program_file_name(Hash128 key) { return cat(key.hex(), kProgramSuffix); }
+std::string program_file_name(Hash128 key, Hash128 structure) {
+  return cat(mix(key, structure).hex(), kProgramSuffix);
+}
 
 FolderList list_folder(const std::string& folder) {
   FolderList l;
@@ -106,14 +108,18 @@ Removed clear_folder(const std::string& folder) {
   return r;
 }
 
-std::vector<Complaint> verify_folder(const std::string& folder) {
+std::vector<Complaint> verify_folder(const std::string& folder, Trust trust) {
   std::vector<Complaint> out;
   FolderList l = list_folder(folder);
   for (const FolderFile& f : l.programs) {
-    auto bytes = read_cache_file(folder, f.name, Touch::kNo);
-    if (!bytes) continue;
+    auto bytes = read_cache_file(folder, f.name, Touch::kNo, trust);
+    if (!bytes) {
+      if (std::string why = distrust(folder, f.name); !why.empty()) out.push_back({f.name, why});
+      continue;
+    }
     try {
-      if (program_file_name(decode(*bytes).key) != f.name)
+      CacheFile head = decode(*bytes);
+      if (program_file_name(head.key, head.structure) != f.name)
         out.push_back({f.name, "its name is not that of its key"});
     } catch (const Error& e) {
       out.push_back({f.name, e.message()});

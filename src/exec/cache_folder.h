@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cache_place.h"
 #include "base/hash.h"
 
 namespace tp::exec {
@@ -24,7 +25,8 @@ struct FolderList {
   int64_t program_bytes() const;
 };
 
-std::string program_file_name(Hash128 key);
+// By key and structure (CacheFile): graphs whose keys collide have files of their own.
+std::string program_file_name(Hash128 key, Hash128 structure = {});
 FolderList list_folder(const std::string& folder);
 
 struct Removed {
@@ -39,7 +41,8 @@ Removed clear_folder(const std::string& folder);
 struct Complaint {
   std::string name, what;
 };
-// Reads every program and checks its checksum and that its name is its key's.
-std::vector<Complaint> verify_folder(const std::string& folder);
+// Reads every program and checks its owner and mode (Trust::kOwner), its checksum and that its name
+// is its key's.
+std::vector<Complaint> verify_folder(const std::string& folder, Trust trust = Trust::kOwner);
 
 }  // namespace tp::exec

@@ -42,7 +42,8 @@ std::shared_ptr<const Headers> read_headers(const std::string& folder) {
 
 std::shared_ptr<const Headers> headers() {
   CachePlace place = cache_place();
-  if (place.folder.empty()) return std::make_shared<Headers>();
+  if (place.folder.empty() || !prepare_cache_folder(place).empty())
+    return std::make_shared<Headers>();
   std::lock_guard lock(g_mu);
   if (!headers_slot()) headers_slot() = read_headers(place.folder);
   return headers_slot();

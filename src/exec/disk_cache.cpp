@@ -24,10 +24,10 @@ std::string outputs_text(std::span<const ir::Type> types) {
 
 }  // namespace
 
-bool DiskCache::usable(const CachePlace& place) {
-  if (place.folder.empty()) return false;
+bool DiskCache::usable(const client::ComputationClient& client, const CachePlace& place) {
+  if (place.folder.empty() || !client.changed_variables().empty()) return false;
   if (place.read_only && access(place.folder.c_str(), F_OK) != 0) return false;
-  std::string why = prepare_cache_folder(place.folder);
+  std::string why = prepare_cache_folder(place);
   if (!why.empty()) give_up(place.folder, why);
   return why.empty();
 }
@@ -50,10 +50,14 @@ void DiskCache::discard(const std::string& folder, const std::string& name, bool
 
 client::ExecutablePtr DiskCache::load_from(client::ComputationClient& client,
                                            const CachePlace& place, const StoredProgram& p) {
-  const auto& [folder, read_only, limit] = place;
-  std::string name = program_file_name(p.key.total);
-  auto bytes = read_cache_file(folder, name, read_only ? Touch::kNo : Touch::kYes);
-  if (!bytes) return nullptr;
+  const std::string &folder = place.folder, name = program_file_name(p.key.total, p.structure);
+  bool read_only = place.read_only;
+  auto bytes = read_cache_file(folder, name, read_only ? Touch::kNo : Touch::kYes, trust_of(place));
+  if (!bytes) {
+    std::string why = place.shared ? std::string() : distrust(folder, name);
+    if (!why.empty()) probe::say(told_corrupt_.exchange(true) ? 1 : 0, cat("not used: ", why));
+    return nullptr;
+  }
   try {
     CacheFile f = decode(*bytes);
     std::string other = difference(f, p.key, p.structure, outputs_text(p.outputs));
@@ -70,7 +74,7 @@ client::ExecutablePtr DiskCache::load(client::ComputationClient& client, const S
   static probe::Counter& hits = probe::counter("PersistentCacheHit");
   static probe::Counter& misses = probe::counter("PersistentCacheMiss");
   CachePlace place = cache_place();
-  if (!usable(place)) return nullptr;
+  if (!usable(client, place)) return nullptr;
   client::ExecutablePtr e = load_from(client, place, p);
   (e ? hits : misses).add();
   return e;
@@ -79,7 +83,7 @@ client::ExecutablePtr DiskCache::load(client::ComputationClient& client, const S
 void DiskCache::store(client::ComputationClient& client, const StoredProgram& p,
                       const client::Executable& executable, double compile_seconds) {
   CachePlace place = cache_place();
-  if (place.read_only || !writes_ || !usable(place)) return;
+  if (place.read_only || !writes_ || !usable(client, place)) return;
   CacheFile f{.key = p.key.total,
               .ingredients = ingredients_of(p.key),
               .words = p.words,
@@ -97,7 +101,7 @@ void DiskCache::store(client::ComputationClient& client, const StoredProgram& p,
     return;
   }
   if (static_cast<int64_t>(program.size()) > place.limit_bytes) return;
-  std::string why = write_cache_file(place.folder, program_file_name(p.key.total),
+  std::string why = write_cache_file(place.folder, program_file_name(p.key.total, p.structure),
                                      encode_head(f, program), program);
   if (!why.empty()) return give_up(place.folder, why);
   evict(place.folder, place.limit_bytes, kPartAgeSeconds);

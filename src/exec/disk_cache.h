@@ -38,7 +38,7 @@ class DiskCache {
  private:
   client::ExecutablePtr load_from(client::ComputationClient& client, const CachePlace& place,
                                   const StoredProgram& p);
-  bool usable(const CachePlace& place);
+  bool usable(const client::ComputationClient& client, const CachePlace& place);
   void discard(const std::string& folder, const std::string& name, bool read_only,
                std::string_view why);
   void give_up(const std::string& folder, std::string_view why);

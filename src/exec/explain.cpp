@@ -18,7 +18,8 @@ constexpr size_t kKept = 1000, kShown = 3;
 constexpr int kLoud = 8;  // lines a site; then every power of two
 
 std::string environment_text(const client::ComputationClient& c) {
-  std::string text = cat(c.platform(), " ", c.platform_version(), " ", flags_in_key());
+  std::string text =
+      cat(c.platform(), " ", c.platform_version(), " ", flags_in_key(), c.variables_text());
   for (char& x : text)
     if (x == '\n') x = ' ';
   while (text.ends_with(' ')) text.pop_back();
@@ -79,8 +80,9 @@ bool Explainer::loud_locked(const std::string& site) {
 
 std::vector<std::pair<std::string, std::string>> Explainer::words(
     const client::ComputationClient& c) {
+  std::string environment = environment_text(c);
   std::lock_guard lock(mu_);
-  return {{std::string(ingredient_name(Ingredient::kEnvironment)), environment_text(c)},
+  return {{std::string(ingredient_name(Ingredient::kEnvironment)), std::move(environment)},
           {std::string(ingredient_name(Ingredient::kTorchRevision)), torch_},
           {std::string(ingredient_name(Ingredient::kRevision)), ours_}};
 }

@@ -1,6 +1,6 @@
 // Why a graph was compiled: against the nearest graph that this process (or the disk cache) knows.
 // One line at each compile after a line's first one; all of it as data for torch_pjrt.explain().
-// Thread-safe; its lock is never held while anything else is called.
+// Thread-safe; its lock is held around nothing that blocks or logs.
 #pragma once
 #include <atomic>
 #include <deque>

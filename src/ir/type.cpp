@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "base/forks.h"
+#include "base/sizes.h"
 #include "base/text.h"
 
 namespace tp::ir {
@@ -24,8 +25,11 @@ std::unique_ptr<Type::Rep> make_rep(DType dtype, std::span<const int64_t> dims) 
   auto rep = std::make_unique<Type::Rep>();
   rep->dtype = dtype;
   rep->dims = Dims(dims);
-  rep->numel = 1;
-  for (int64_t d : dims) rep->numel *= d;
+  // Eager's words. Bytes, too, must fit: every type is one that a buffer may have.
+  if (!product_of(dims, dtype_size(dtype)))
+    fail(Code::kRuntime,
+         cat("Storage size calculation overflowed with sizes=[", join(dims, ", "), "]"));
+  rep->numel = *product_of(dims);
   rep->text = cat(dtype_name(dtype), "[", join(dims, ","), "]");
   rep->mlir = cat("tensor<", join(dims, "x"), dims.empty() ? "" : "x", dtype_mlir(dtype), ">");
   rep->hash = hash_text(rep->text);
@@ -38,9 +42,9 @@ Type make_type(DType dtype, std::span<const int64_t> dims) {
   Hash128 key = mix(hash_bytes(dims.data(), dims.size_bytes()), static_cast<uint64_t>(dtype));
   Table& t = table();
   std::lock_guard lock(t.mu);
-  auto& slot = t.reps[key];
-  if (!slot) slot = make_rep(dtype, dims);
-  return Type(slot.get());
+  auto it = t.reps.find(key);
+  if (it == t.reps.end()) it = t.reps.emplace(key, make_rep(dtype, dims)).first;
+  return Type(it->second.get());
 }
 
 Type Type::with(DType t) const { return t == dtype() ? *this : make_type(t, dims()); }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/sizes.h"
 #include "base/text.h"
 #include "ops/eager_text.h"
 #include "ops/families.h"
@@ -70,7 +71,7 @@ void arange_type(const Args& a, std::vector<Type>& out) {
 void range_type(const Args& a, std::vector<Type>& out) {
   Range r = range_of(a);
   check_range(r);
-  int64_t n = checked_length(std::floor((r.end - r.start) / r.step)) + 1;
+  int64_t n = checked_length(std::floor((r.end - r.start) / r.step) + 1);
   DType t = a.dtype_or("dtype", a.default_float());
   check_kernel("range_cpu", t, false);
   out.push_back(ir::make_type(t, IntList{n}));
@@ -161,8 +162,11 @@ void eye_lower(Lowering& l, std::vector<V>& out) {
 // grow by one (`grow` of them, from `first`), full rows.
 struct Triangle {
   int64_t empty, first, grow, full, columns;
-  int64_t growing() const { return grow * first + grow * (grow - 1) / 2; }
-  int64_t count() const { return growing() + full * columns; }
+  int64_t growing() const {
+    int64_t even = grow % 2 ? (grow - 1) / 2 * grow : grow / 2 * (grow - 1);
+    return checked_add(checked_mul(grow, first), even);
+  }
+  int64_t count() const { return checked_add(growing(), checked_mul(full, columns)); }
 };
 Triangle lower_triangle(int64_t rows, int64_t columns, int64_t offset) {
   Triangle t{std::clamp<int64_t>(-offset, 0, rows), 0, 0, 0, columns};
@@ -191,8 +195,8 @@ void triu_indices_type(const Args& a, std::vector<Type>& out) {
   check_indices(a);
   int64_t rows = a.i("row"), columns = a.i("col");
   int64_t below = lower_triangle(rows, columns, a.i_or("offset", 0) - 1).count();
-  out.push_back(
-      ir::make_type(indices_dtype(a, "triu_indices"), IntList{2, rows * columns - below}));
+  out.push_back(ir::make_type(indices_dtype(a, "triu_indices"),
+                              IntList{2, checked_mul(rows, columns) - below}));
 }
 
 struct Places {

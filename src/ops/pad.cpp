@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/sizes.h"
 #include "base/text.h"
 #include "ops/axis.h"
 #include "ops/eager_text.h"
@@ -17,7 +18,10 @@ namespace {
 IntList padded_dims(Ints dims, Ints pad) {
   IntList out(dims.begin(), dims.end());
   for (size_t i = 0; i < pad.size() / 2; ++i)
-    out[out.size() - 1 - i] += pad[2 * i] + pad[2 * i + 1];
+    for (int64_t side : {pad[2 * i], pad[2 * i + 1]}) {
+      int64_t& size = out[out.size() - 1 - i];
+      size = checked_add(size, side);
+    }
   return out;
 }
 
@@ -206,7 +210,8 @@ Patches patches_of(const Args& a) {
 }
 // Windows along one image dim of n positions.
 int64_t windows(const Patches& p, size_t i, int64_t n) {
-  int64_t room = n + 2 * p.padding[i] - p.dilation[i] * (p.kernel[i] - 1) - 1;
+  int64_t room = checked_add(n, checked_mul(2, p.padding[i])) -
+                 checked_mul(p.dilation[i], p.kernel[i] - 1) - 1;
   return room < 0 ? 0 : room / p.stride[i] + 1;
 }
 
@@ -230,7 +235,7 @@ void im2col_type(const Args& a, std::vector<Type>& out) {
              ", ", p.dilation[1], "), padding=(", p.padding[0], ", ", p.padding[1],
              "), calculated shape of the array of sliding blocks as (", h, ", ", w,
              "), but its components must be at least one."));
-  IntList dims{self.dim(c) * p.kernel[0] * p.kernel[1], h * w};
+  IntList dims{checked_mul(self.dim(c), checked_mul(p.kernel[0], p.kernel[1])), checked_mul(h, w)};
   if (batched) dims.insert(dims.begin(), self.dim(0));
   out.push_back(self.with(dims));
 }
@@ -274,14 +279,14 @@ void col2im_type(const Args& a, std::vector<Type>& out) {
          cat("Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size "
              "and non-zero dimensions for input, but got: ",
              size_text(self.dims())));
-  int64_t planes = self.dim(batched ? 1 : 0), block = p.kernel[0] * p.kernel[1];
+  int64_t planes = self.dim(batched ? 1 : 0), block = checked_mul(p.kernel[0], p.kernel[1]);
   if (planes % block != 0)
     fail(Code::kRuntime,
          cat("Expected size of input's dimension 1 to be divisible by the product of "
              "kernel_size, but got input.size(1)=",
              planes, " and kernel_size=(", p.kernel[0], ", ", p.kernel[1], ")."));
   int64_t h = windows(p, 0, image[0]), w = windows(p, 1, image[1]), have = self.dims().back();
-  if (have != h * w)
+  if (have != checked_mul(h, w))
     fail(Code::kRuntime,
          cat("Given output_size=(", image[0], ", ", image[1], "), kernel_size=(", p.kernel[0], ", ",
              p.kernel[1], "), dilation=(", p.dilation[0], ", ", p.dilation[1], "), padding=(",

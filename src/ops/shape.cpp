@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/sizes.h"
 #include "base/text.h"
 #include "ops/eager_text.h"
 #include "ops/families.h"
@@ -136,7 +137,7 @@ void repeat_type(const Args& a, std::vector<Type>& out) {
          "Number of dimensions of repeat dims can not be smaller than number of dimensions of "
          "tensor");
   size_t fresh = dims.size() - self.dims().size();
-  for (size_t i = fresh; i < dims.size(); ++i) dims[i] *= self.dim(i - fresh);
+  for (size_t i = fresh; i < dims.size(); ++i) dims[i] = checked_mul(dims[i], self.dim(i - fresh));
   for (int64_t d : dims)
     if (d < 0)
       fail(Code::kRuntime,

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/sizes.h"
 #include "base/text.h"
 #include "ops/helpers.h"
 #include "ops/view_starts.h"
@@ -327,19 +328,15 @@ V flat_memory(Builder& b, V root, Ints base_stride) {
 
 void check_view(const ViewSpec& s, Type root) {
   check(s.size.size() == s.stride.size(), "a view has one stride for each dimension");
-  if (product(s.size) == 0) return;
-  int64_t last = s.offset;
-  bool negative = s.offset < 0;
-  for (size_t i = 0; i < s.size.size(); ++i) {
-    last += (s.size[i] - 1) * s.stride[i];
-    negative |= s.size[i] < 0 || s.stride[i] < 0;
-  }
-  int64_t item = ir::dtype_size(s.dtype), need = (last + 1) * item;
-  if (negative || need > root.bytes())
-    fail(Code::kRuntime, cat("setStorage: sizes [", join(s.size, ", "), "], strides [",
-                             join(s.stride, ", "), "], storage offset ", s.offset,
-                             ", and itemsize ", item, " requiring a storage size of ", need,
-                             " are out of bounds for storage of size ", root.bytes()));
+  int64_t item = ir::dtype_size(s.dtype);
+  auto extent = window_extent(s.size, s.stride, s.offset);
+  auto need = extent ? product_of(std::span(&*extent, 1), item) : std::nullopt;
+  if (!need || *need > root.bytes())
+    fail(Code::kRuntime,
+         cat("setStorage: sizes [", join(s.size, ", "), "], strides [", join(s.stride, ", "),
+             "], storage offset ", s.offset, ", and itemsize ", item,
+             need ? cat(" requiring a storage size of ", *need) : std::string(),
+             " are out of bounds for storage of size ", root.bytes()));
 }
 
 V read_view(Builder& b, V root, const ViewSpec& spec, Starts starts) {

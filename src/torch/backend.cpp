@@ -1,25 +1,24 @@
-// What PyTorch asks of a device besides kernels: device guard, hooks, generator, the keys without
-// fallthrough, and the CPU fallback.
+// What PyTorch asks of a device besides kernels: device guard, hooks, generator, and the keys
+// without fallthrough.
 #include <ATen/Context.h>
 #include <ATen/detail/XLAHooksInterface.h>
-#include <ATen/native/CPUFallback.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include <mutex>
+#include <atomic>
 
 #include "base/flags.h"
 #include "base/forks.h"
 #include "base/lru.h"
 #include "base/text.h"
 #include "client/registry.h"
-#include "probe/probe.h"
 #include "torch/autograd_threads.h"
-#include "torch/cuts.h"
+#include "torch/checks.h"
 #include "torch/errors.h"
 #include "torch/host_op.h"
 #include "torch/kernels.h"
 #include "torch/random.h"
 #include "torch/runtime.h"
+#include "torch/schema.h"
 
 namespace tp::torch_room {
 namespace {
@@ -36,6 +35,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::Device getDevice() const override { return {c10::kXLA, current}; }
   void setDevice(c10::Device d) const override {
     TORCH_CHECK(d.type() == c10::kXLA, "expected a device of type xla, found ", d);
+    if (d.index() >= promised) check_device(d.index());
     uncheckedSetDevice(d);
   }
   void uncheckedSetDevice(c10::Device d) const noexcept override {
@@ -50,21 +50,30 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   // Autograd starts as many threads as there are devices at its first backward, which may come
   // before there is a client: then as many as there may be.
   c10::DeviceIndex deviceCount() const noexcept override {
-    constexpr c10::DeviceIndex kMost = 16;  // of a host, where a plugin has not been asked
+    c10::DeviceIndex n = 0;
     try {
-      if (client::client_exists())
-        return static_cast<c10::DeviceIndex>(client::client().devices().size());
-      std::string name = flag_text(Flag::kDevice);
-      return name.empty() || name == "CPU" ? static_cast<c10::DeviceIndex>(std::max<int64_t>(
-                                                 1, flag_int(Flag::kCpuDeviceCount)))
-                                           : kMost;
+      n = count();
     } catch (...) {
-      return 0;
     }
+    if (n > promised) promised = n;
+    return n;
   }
   void synchronizeDevice(const c10::DeviceIndex) const override { wait_all(); }
+
+ private:
+  static c10::DeviceIndex count() {
+    constexpr c10::DeviceIndex kMost = 16;  // of a host, where a plugin has not been asked
+    if (client::client_exists())
+      return static_cast<c10::DeviceIndex>(client::client().devices().size());
+    std::string name = flag_text(Flag::kDevice);
+    bool cpu = name.empty() || name == "CPU";
+    return cpu ? static_cast<c10::DeviceIndex>(flag_int(Flag::kCpuDeviceCount)) : kMost;
+  }
+  // The most that deviceCount() has said: autograd's threads, one a device, may still choose these.
+  static std::atomic<c10::DeviceIndex> promised;
 };
 thread_local c10::DeviceIndex Guard::current = 0;
+std::atomic<c10::DeviceIndex> Guard::promised = 0;
 
 C10_REGISTER_GUARD_IMPL(XLA, Guard)
 
@@ -76,74 +85,37 @@ struct Hooks final : at::XLAHooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return true; }
   std::string showConfig() const override { return "torch_pjrt"; }
-  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
+    check_device(index);
     return default_generator();
   }
-  at::Generator getNewGenerator(c10::DeviceIndex) const override { return new_generator(); }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override {
+    if (index < 0) index = Guard::current;
+    check_device(index);
+    return new_generator(index);
+  }
   c10::DeviceIndex getCurrentDevice() const override { return Guard::current; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return client::client_exists(); }
   c10::DeviceIndex deviceCount() const override { return Guard().deviceCount(); }
   bool isPinnedPtr(const void*) const override { return false; }
 };
 
-namespace {
-
-// One warning for each (op, user's line).
-void warn_fallback(const std::string& op) {
-  static TableMutex mu;
-  static LruMap<std::string, bool> seen(4096);
-  std::string where = user_frame();
-  {
-    std::lock_guard lock(mu);
-    std::string here = op + "@" + where;
-    if (seen.get(here)) return;
-    seen.put(here, true);
-  }
-  TORCH_WARN("torch_pjrt: ", op,
-             " has no lowering for this call and runs on the CPU, which cuts the graph",
-             where.empty() ? "" : " (at " + where + ")", ". Counter: ", op);
-}
-
-// Swaps generators of device xla for a CPU one seeded from them, so that the same seed draws the
-// same numbers.
-void swap_generators(std::vector<c10::IValue>* stack, size_t args) {
-  for (size_t i = stack->size() - args; i < stack->size(); ++i) {
-    c10::IValue& v = (*stack)[i];
-    if (!v.isGenerator()) continue;
-    at::Generator g = v.toGenerator();
-    if (!g.defined() || g.device().type() != c10::kXLA) continue;
-    auto [seed, offset] = next_random(g);
-    at::Generator cpu = at::globalContext().defaultGenerator(c10::kCPU).clone();
-    cpu.set_current_seed(static_cast<uint64_t>(seed) * 0x9e3779b97f4a7c15ull +
-                         static_cast<uint64_t>(offset));
-    v = cpu;
-  }
-}
-
-}  // namespace
-
 int current_device() { return Guard::current; }
 int exchange_device(int index) {
+  check_device(index);
   int old = Guard::current;
   Guard::current = static_cast<c10::DeviceIndex>(index);
   return old;
 }
 
-void cpu_fallback(const c10::OperatorHandle& op, std::vector<c10::IValue>* stack) {
-  const auto& n = op.operator_name();
-  std::string name = n.overload_name.empty() ? n.name : cat(n.name, ".", n.overload_name);
-  probe::counter(name).add();
-  warn_fallback(name);
-  swap_generators(stack, op.schema().arguments().size());
-  ReadKind kind(permanent(cat(name, " on the CPU")));
-  // A view that is silently copied loses writes: better no view than a wrong one.
-  at::native::cpu_fallback(op, stack, /*error_on_views=*/true);
-}
-
 namespace {
 
 void boxed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  if (!record_host_op(op, stack)) cpu_fallback(op, stack);
+  try {
+    if (!record_host_op(op, stack)) cpu_fallback(op, stack);
+  } catch (const Error& e) {
+    rethrow(e, display(op.operator_name()));
+  }
 }
 
 std::vector<torch::Library>& libraries() {

@@ -9,6 +9,8 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor_split_native.h>
 
+#include "base/sizes.h"
+#include "torch/checks.h"
 #include "torch/kernels.h"
 
 namespace tp::torch_room {
@@ -35,6 +37,9 @@ at::Tensor combinations(const at::Tensor& self, int64_t r, bool with_replacement
   TORCH_CHECK(self.dim() == 1, "Expect a 1D vector, but got shape ", self.sizes());
   TORCH_CHECK(r >= 0, "Expect a non-negative number, but got ", r);
   if (r == 0) return at::empty({0}, self.options());
+  // Eager makes a grid of all n^r choices first.
+  int64_t grid = 1;
+  for (int64_t i = 0; i < r && grid > 0; ++i) grid = checked_mul(grid, self.numel());
   std::vector<int64_t> places = choices(self.numel(), r, with_replacement);
   at::Tensor index = at::from_blob(places.data(), {static_cast<int64_t>(places.size())}, at::kLong);
   return self.index_select(0, index.to(self.device())).view({-1, r});
@@ -85,11 +90,11 @@ at::Tensor kaiser_window(int64_t length, std::optional<at::ScalarType> dtype,
 }  // namespace
 
 void register_composites(torch::Library& m) {
-  m.impl("combinations", TORCH_FN(combinations));
-  m.impl("kaiser_window", TORCH_FN(kaiser_window));
-  m.impl("kaiser_window.periodic", TORCH_FN(kaiser_window_periodic));
-  m.impl("kaiser_window.beta", TORCH_FN(kaiser_window_beta));
-  m.impl("tensor_split.tensor_indices_or_sections", TORCH_FN(tensor_split));
+  m.impl("combinations", TP_FN(combinations));
+  m.impl("kaiser_window", TP_FN(kaiser_window));
+  m.impl("kaiser_window.periodic", TP_FN(kaiser_window_periodic));
+  m.impl("kaiser_window.beta", TP_FN(kaiser_window_beta));
+  m.impl("tensor_split.tensor_indices_or_sections", TP_FN(tensor_split));
 }
 
 }  // namespace tp::torch_room

@@ -77,14 +77,7 @@ void Read::cut() {
     probe::say(2, cat("graph cut: ", kind_, " at ", ir::line_and_function(where_)));
 }
 
-Read::~Read() {
-  try {
-    book();
-  } catch (const std::exception&) {  // a flag that cannot be read, no memory: only the counts miss it
-  }
-}
-
-void Read::book() {
+void Read::record() {
   int64_t end = probe::now_ns();
   probe::event(probe::Phase::kWait, wait_, end);
   static probe::Timer& timer = probe::timer("Read");
@@ -102,6 +95,13 @@ void Read::book() {
     now = l;
   }
   if (cut_ && often && now.cuts == often) warn_often(now);
+}
+
+Read::~Read() {
+  try {
+    record();
+  } catch (...) {  // no memory for a line of statistics
+  }
 }
 
 std::vector<ReadLine> read_lines() {

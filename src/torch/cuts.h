@@ -33,7 +33,7 @@ class Read {
   void synced();
 
  private:
-  void book();
+  void record();
   const char* kind_;
   ir::LocationId where_;
   int64_t start_, wait_;

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/row.h"
+#include "torch/checks.h"
 #include "torch/cuts.h"
 #include "torch/errors.h"
 #include "torch/kernels.h"
@@ -31,10 +32,6 @@ using at::IntArrayRef;
 using at::Tensor;
 using ir::Value;
 
-c10::Device with_index(std::optional<at::Device> d) {
-  return c10::Device(c10::kXLA, d && d->index() >= 0 ? d->index() : 0);
-}
-
 // A newborn tensor of zeros (eager leaves the bytes undefined; ours are defined and equal on every
 // run).
 Tensor newborn(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype,
@@ -42,8 +39,9 @@ Tensor newborn(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarTyp
   for (int64_t s : size)
     TORCH_CHECK(s >= 0, "Trying to create tensor with negative dimension ", s, ": ", size);
   ir::DType t = to_dtype(dtype.value_or(c10::get_default_dtype_as_scalartype()));
+  c10::Device where = checked_device(device);
   Value v = fill_value({}, ir::make_type(t, span_of(size)));
-  Tensor out = make_tensor(v, span_of(stride), with_index(device));
+  Tensor out = make_tensor(v, span_of(stride), where);
   std::lock_guard lock(state_lock());
   impl_of(out).alias()->birth = v.node;
   return out;
@@ -258,7 +256,7 @@ Tensor to_copy(const Tensor& t, std::optional<at::ScalarType> dtype,
   at::ScalarType to = dtype.value_or(t.scalar_type());
   at::Device where = device.value_or(t.device());
   std::vector<int64_t> strides = strides_like(t, f);
-  bool same_device = where.type() == c10::kXLA && with_index(where) == t.device();
+  bool same_device = where.type() == c10::kXLA && checked_device(where) == t.device();
   if (same_device)
     return guarded(
         [&] { return make_tensor(cast(resolved_value(t), to_dtype(to)), strides, t.device()); },
@@ -274,6 +272,9 @@ Tensor to_copy(const Tensor& t, std::optional<at::ScalarType> dtype,
 Tensor& set_window(Tensor& self, AliasPtr alias, int64_t offset, IntArrayRef size,
                    IntArrayRef stride) {
   Impl& to = impl_of(self);
+  c10::DimVector row_major =
+      stride.empty() ? c10::contiguous_strides(size) : c10::DimVector(stride);
+  check_window(*alias, to.itemsize(), size, row_major, offset);
   to.set_alias(std::move(alias));
   if (stride.empty()) {
     to.set_sizes_contiguous(size);
@@ -356,8 +357,9 @@ void grow(Impl& t, int64_t numel) {
 const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::MemoryFormat> format) {
   Impl& t = impl_of(self);
   if (self.sizes() == size && !format) return self;
-  int64_t numel = c10::multiply_integers(size);
-  int64_t need = numel ? (self.storage_offset() + numel) * static_cast<int64_t>(t.itemsize()) : 0;
+  auto bytes = static_cast<int64_t>(at::detail::computeStorageNbytesContiguous(
+      size, t.itemsize(), static_cast<size_t>(self.storage_offset())));
+  int64_t need = c10::multiply_integers(size) ? bytes : 0;
   guarded(
       [&] {
         ir::Type memory = t.alias()->type;  // of another dtype where t is a view by dtype
@@ -395,29 +397,29 @@ bool may_share_type(const Tensor& t, const Tensor& u) {
 }  // namespace
 
 void register_factories(torch::Library& m) {
-  m.impl("empty.memory_format", TORCH_FN(empty));
-  m.impl("empty_strided", TORCH_FN(empty_strided));
-  m.impl("empty_like", TORCH_FN(empty_like));
-  m.impl("new_empty_strided", TORCH_FN(new_empty_strided));
-  m.impl("fill_.Scalar", TORCH_FN(fill_scalar));
-  m.impl("fill_.Tensor", TORCH_FN(fill_tensor));
-  m.impl("zero_", TORCH_FN(zero));
-  m.impl("_copy_from", TORCH_FN(copy_from));
-  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
-  m.impl("_local_scalar_dense", TORCH_FN(local_scalar));
-  m.impl("is_nonzero", TORCH_FN(is_nonzero));
-  m.impl("equal", TORCH_FN(equal));
-  m.impl("clone", TORCH_FN(clone));
-  m.impl("_to_copy", TORCH_FN(to_copy));
-  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
-  m.impl("set_.source_Tensor_storage_offset", TORCH_FN(set_tensor_at));
-  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_at));
-  m.impl("set_", TORCH_FN(set_nothing));
-  m.impl("is_set_to", TORCH_FN(is_set_to));
-  m.impl("resize_", TORCH_FN(resize));
-  m.impl("conj_physical_", TORCH_FN(conj_physical));
-  m.impl("_efficientzerotensor", TORCH_FN(efficient_zero));
-  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(may_share_type));
+  m.impl("empty.memory_format", TP_FN(empty));
+  m.impl("empty_strided", TP_FN(empty_strided));
+  m.impl("empty_like", TP_FN(empty_like));
+  m.impl("new_empty_strided", TP_FN(new_empty_strided));
+  m.impl("fill_.Scalar", TP_FN(fill_scalar));
+  m.impl("fill_.Tensor", TP_FN(fill_tensor));
+  m.impl("zero_", TP_FN(zero));
+  m.impl("_copy_from", TP_FN(copy_from));
+  m.impl("_copy_from_and_resize", TP_FN(copy_from_and_resize));
+  m.impl("_local_scalar_dense", TP_FN(local_scalar));
+  m.impl("is_nonzero", TP_FN(is_nonzero));
+  m.impl("equal", TP_FN(equal));
+  m.impl("clone", TP_FN(clone));
+  m.impl("_to_copy", TP_FN(to_copy));
+  m.impl("set_.source_Tensor", TP_FN(set_tensor));
+  m.impl("set_.source_Tensor_storage_offset", TP_FN(set_tensor_at));
+  m.impl("set_.source_Storage_storage_offset", TP_FN(set_storage_at));
+  m.impl("set_", TP_FN(set_nothing));
+  m.impl("is_set_to", TP_FN(is_set_to));
+  m.impl("resize_", TP_FN(resize));
+  m.impl("conj_physical_", TP_FN(conj_physical));
+  m.impl("_efficientzerotensor", TP_FN(efficient_zero));
+  m.impl("_has_compatible_shallow_copy_type", TP_FN(may_share_type));
 }
 
 }  // namespace tp::torch_room

@@ -16,8 +16,9 @@ namespace {
 
 class Generator final : public c10::GeneratorImpl {
  public:
-  Generator()
-      : c10::GeneratorImpl(c10::Device(c10::kXLA, 0), c10::DispatchKeySet(c10::DispatchKey::XLA)) {}
+  explicit Generator(c10::DeviceIndex index)
+      : c10::GeneratorImpl(c10::Device(c10::kXLA, index),
+                           c10::DispatchKeySet(c10::DispatchKey::XLA)) {}
 
   void set_current_seed(uint64_t seed) override {
     seed_ = seed;
@@ -33,11 +34,11 @@ class Generator final : public c10::GeneratorImpl {
   }
   // The state is 16 bytes: seed, offset.
   void set_state(const c10::TensorImpl& state) override {
-    if (state.numel() != 16 || state.dtype() != caffe2::TypeMeta::Make<uint8_t>() ||
-        !state.device().is_cpu())
-      fail(Code::kType,
-           cat("RNG state of device xla must be a CPU ByteTensor of 16 elements, found ",
-               state.numel(), " elements"));
+    at::detail::check_rng_state(state);  // a ByteTensor of the CPU, or TypeError
+    TORCH_CHECK(
+        state.numel() == 16 && state.is_contiguous(),
+        "RNG state of device xla must be a contiguous CPU ByteTensor of 16 elements, found ",
+        state.numel(), " elements");
     const auto* bytes = static_cast<const char*>(state.data());
     std::memcpy(&seed_, bytes, 8);
     std::memcpy(&offset_, bytes + 8, 8);
@@ -55,7 +56,7 @@ class Generator final : public c10::GeneratorImpl {
 
  private:
   Generator* clone_impl() const override {
-    auto* g = new Generator;
+    auto* g = new Generator(device().index());
     g->seed_ = seed_;
     g->offset_ = offset_;
     return g;
@@ -70,7 +71,9 @@ const at::Generator& default_generator() {
   return g;
 }
 
-at::Generator new_generator() { return at::make_generator<Generator>(); }
+at::Generator new_generator(int device) {
+  return at::make_generator<Generator>(static_cast<c10::DeviceIndex>(device));
+}
 
 uint64_t random_offset() {
   at::Generator g = default_generator();

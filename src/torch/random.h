@@ -21,6 +21,6 @@ const at::Generator& default_generator();
 uint64_t random_offset();
 void set_random_offset(uint64_t offset);
 std::pair<int64_t, int64_t> take_random(int64_t draws);
-at::Generator new_generator();
+at::Generator new_generator(int device = 0);
 
 }  // namespace tp::torch_room

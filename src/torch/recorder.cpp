@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "ops/eager_text.h"
 #include "torch/capture.h"
+#include "torch/checks.h"
 #include "torch/errors.h"
 #include "torch/frames.h"
 #include "torch/host_op.h"
@@ -278,7 +279,8 @@ void Call::random(const std::optional<at::Generator>& g) {
 }
 
 void Call::value(const ArgInfo& a, const c10::IValue& v) {
-  if (v.isDevice() && v.toDevice().is_xla() && v.toDevice().has_index()) device_ = v.toDevice();
+  if (v.isDevice() && v.toDevice().is_xla() && v.toDevice().has_index())
+    device_ = checked_device(v.toDevice());
   if (a.kind == ArgKind::kSkip || a.kind == ArgKind::kGenerator) return;
   if (v.isNone()) return attrs_.none(a.symbol);
   switch (a.kind) {
@@ -455,6 +457,7 @@ const Inferred& Call::miss(FormKind form, Stack& stack) {
 
 ir::NodePtr Call::node(const Inferred& types) {
   device_ = device();
+  check_device(device_.index());
   ir::NodePtr made =
       ir::Node::make(*op_.kind, {operands_.data(), operands_.size()}, types.types, attrs_.words());
   made->set_location(here());

@@ -94,12 +94,17 @@ Value node_of(Alias& a, const client::DataPtr& data) {
   return a.data == data ? a.value : Value();
 }
 
-void upload(Alias& a, at::Tensor host) {
+// The bytes of a dense CPU tensor as a buffer.
+client::DataPtr send(const at::Tensor& host, ir::Type type, int device) {
   auto owner = std::make_shared<at::Tensor>(host);
-  client::check_not_forked();
+  const void* bytes = host.const_data_ptr();
   GilRelease no_gil;
-  client::DataPtr data = client::client().transfer_to_device({host.const_data_ptr(), a.type, owner},
-                                                             device_index(a.device));
+  client::check_not_forked();
+  return client::client().transfer_to_device({bytes, type, std::move(owner)}, device);
+}
+
+void upload(Alias& a, at::Tensor host) {
+  client::DataPtr data = send(host, a.type, device_index(a.device));
   constexpr size_t kMost = 4 << 20;
   bool indices = at::isIntegralType(host.scalar_type(), false) && host.nbytes() <= kMost;
   std::lock_guard lock(state_lock());
@@ -465,15 +470,8 @@ void write_host(Impl& t, at::Tensor host) {
   check_traced(a);
   if (!t.whole()) {
     // Through a view: the bytes go up as a buffer of their own and are scattered.
-    auto owner = std::make_shared<at::Tensor>(host);
     ir::Type type = type_of(t);
-    client::check_not_forked();
-    client::DataPtr data;
-    {
-      GilRelease no_gil;
-      data = client::client().transfer_to_device({host.const_data_ptr(), type, owner},
-                                                 device_index(a.device));
-    }
+    auto data = send(host, type, device_index(a.device));
     return write(t, {ir::Node::make_data(type, std::move(data)), 0});
   }
   Old old;
@@ -541,8 +539,13 @@ void replace_data(Alias& a, client::DataPtr data) {
 }
 
 ir::NodePtr leaf_of(Alias& a) {
-  std::lock_guard lock(state_lock());
-  return root_locked(a).node;
+  client::DataPtr data;
+  {
+    std::lock_guard lock(state_lock());
+    if (a.value) return a.value.node;
+    data = a.data;
+  }
+  return node_of(a, data).node;
 }
 
 at::Tensor make_device_tensor(client::DataPtr data, std::span<const int64_t> strides,

@@ -10,6 +10,7 @@
 #include <ATen/ops/alias_native.h>
 
 #include "base/text.h"
+#include "torch/checks.h"
 #include "torch/errors.h"
 #include "torch/kernels.h"
 #include "torch/tensor.h"
@@ -48,22 +49,8 @@ Tensor detach(const Tensor& t) {
 Tensor strided(const Tensor& t, IntArrayRef size, IntArrayRef stride,
                std::optional<int64_t> offset) {
   OURS_OR(t, foreign(t));
-  TORCH_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape");
   int64_t at = offset.value_or(t.storage_offset());
-  int64_t last = at;
-  bool empty = false;
-  for (size_t i = 0; i < size.size(); ++i) {
-    TORCH_CHECK(
-        stride[i] >= 0,
-        "as_strided: Negative strides are not supported at the moment, got strides: ", stride);
-    empty = empty || size[i] == 0;
-    last += (size[i] - 1) * stride[i];
-  }
-  int64_t have = self.alias()->type.bytes() / static_cast<int64_t>(t.element_size());
-  TORCH_CHECK(empty || (at >= 0 && last < have), "setStorage: sizes ", size, ", strides ", stride,
-              ", storage offset ", at, ", and itemsize ", t.element_size(),
-              " requiring a storage size of ", (last + 1) * static_cast<int64_t>(t.element_size()),
-              " are out of bounds for storage of size ", self.alias()->type.bytes());
+  check_window(*self.alias(), t.element_size(), size, stride, at);
   return make_view(self, size, stride, at);
 }
 
@@ -256,6 +243,7 @@ Tensor diagonal(const Tensor& t, int64_t offset, int64_t dim1, int64_t dim2) {
 
 Tensor view_dtype(const Tensor& t, at::ScalarType dtype) {
   OURS_OR(t, foreign(t));
+  to_dtype(dtype);  // or TypeError
   int64_t have = static_cast<int64_t>(t.element_size()),
           want = static_cast<int64_t>(c10::elementSize(dtype));
   TORCH_CHECK(!t.is_conj(),
@@ -323,8 +311,10 @@ Tensor view_as_complex(const Tensor& t) {
     strides.push_back(t.stride(i) / 2);
   }
   TORCH_CHECK(t.storage_offset() % 2 == 0, "Tensor must have a storage_offset divisible by 2");
+  at::ScalarType to = c10::toComplexType(from);
+  to_dtype(to);  // of half floats there is none: TypeError
   return make_view(self, sizes, strides, t.storage_offset() / 2,
-                   caffe2::TypeMeta::fromScalarType(c10::toComplexType(from)));
+                   caffe2::TypeMeta::fromScalarType(to));
 }
 
 #undef OURS_OR
@@ -363,30 +353,30 @@ Tensor scatter_in_place(const Tensor& self, const Tensor& src,
 }
 
 void register_views(torch::Library& m) {
-  m.impl("alias", TORCH_FN(alias));
-  m.impl("detach", TORCH_FN(detach));
-  m.impl("as_strided", TORCH_FN(strided));
-  m.impl("as_strided_", TORCH_FN(strided_));
-  m.impl("as_strided_copy", TORCH_FN(strided_copy));
-  m.impl("as_strided_scatter", TORCH_FN(strided_scatter));
-  m.impl("view", TORCH_FN(view));
-  m.impl("_unsafe_view", TORCH_FN(view));
-  m.impl("_reshape_alias", TORCH_FN(reshape_alias));
-  m.impl("expand", TORCH_FN(stretch));
-  m.impl("permute", TORCH_FN(permute));
-  m.impl("transpose.int", TORCH_FN(swap_dims));
-  m.impl("t", TORCH_FN(t_));
-  m.impl("slice.Tensor", TORCH_FN(slice));
-  m.impl("select.int", TORCH_FN(select));
-  m.impl("squeeze", TORCH_FN(squeeze));
-  m.impl("squeeze.dim", TORCH_FN(squeeze_dim));
-  m.impl("squeeze.dims", TORCH_FN(squeeze_dims));
-  m.impl("unsqueeze", TORCH_FN(unsqueeze));
-  m.impl("unfold", TORCH_FN(unfold));
-  m.impl("diagonal", TORCH_FN(diagonal));
-  m.impl("view.dtype", TORCH_FN(view_dtype));
-  m.impl("view_as_real", TORCH_FN(view_as_real));
-  m.impl("view_as_complex", TORCH_FN(view_as_complex));
+  m.impl("alias", TP_FN(alias));
+  m.impl("detach", TP_FN(detach));
+  m.impl("as_strided", TP_FN(strided));
+  m.impl("as_strided_", TP_FN(strided_));
+  m.impl("as_strided_copy", TP_FN(strided_copy));
+  m.impl("as_strided_scatter", TP_FN(strided_scatter));
+  m.impl("view", TP_FN(view));
+  m.impl("_unsafe_view", TP_FN(view));
+  m.impl("_reshape_alias", TP_FN(reshape_alias));
+  m.impl("expand", TP_FN(stretch));
+  m.impl("permute", TP_FN(permute));
+  m.impl("transpose.int", TP_FN(swap_dims));
+  m.impl("t", TP_FN(t_));
+  m.impl("slice.Tensor", TP_FN(slice));
+  m.impl("select.int", TP_FN(select));
+  m.impl("squeeze", TP_FN(squeeze));
+  m.impl("squeeze.dim", TP_FN(squeeze_dim));
+  m.impl("squeeze.dims", TP_FN(squeeze_dims));
+  m.impl("unsqueeze", TP_FN(unsqueeze));
+  m.impl("unfold", TP_FN(unfold));
+  m.impl("diagonal", TP_FN(diagonal));
+  m.impl("view.dtype", TP_FN(view_dtype));
+  m.impl("view_as_real", TP_FN(view_as_real));
+  m.impl("view_as_complex", TP_FN(view_as_complex));
 }
 
 }  // namespace tp::torch_room

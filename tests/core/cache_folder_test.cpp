@@ -46,7 +46,7 @@ struct CacheFolderTest : testing::Test {
 
 TEST_F(CacheFolderTest, FoldersAndFilesArePrivate) {
   std::string inner = dir.file("a/b");
-  EXPECT_EQ(prepare_cache_folder(inner), "");
+  EXPECT_EQ(prepare_cache_folder({inner}), "");
   EXPECT_EQ(mode_of(dir.file("a")), 0700u);
   EXPECT_EQ(mode_of(inner), 0700u);
   mode_t old = umask(0);
@@ -57,15 +57,90 @@ TEST_F(CacheFolderTest, FoldersAndFilesArePrivate) {
 
 TEST_F(CacheFolderTest, FolderThatOthersMayWriteToIsNotUsed) {
   chmod(dir.path.c_str(), 0777);
-  EXPECT_NE(prepare_cache_folder(dir.path).find("other users may write"), std::string::npos);
+  EXPECT_NE(prepare_cache_folder({dir.path}).find("other users may write"), std::string::npos);
   chmod(dir.path.c_str(), 0700);
-  EXPECT_EQ(prepare_cache_folder(dir.path), "");
+  EXPECT_EQ(prepare_cache_folder({dir.path}), "");
+}
+
+TEST_F(CacheFolderTest, FolderOfAGroupOrBelowOneIsNotUsed) {
+  std::string inner = dir.file("a/b");
+  EXPECT_EQ(prepare_cache_folder({inner}), "");
+  chmod(inner.c_str(), 0770);
+  EXPECT_NE(prepare_cache_folder({inner}).find("other users may write to " + inner),
+            std::string::npos);
+  chmod(inner.c_str(), 01777);  // as a parent it would do, as the folder itself it does not
+  EXPECT_NE(prepare_cache_folder({inner}), "");
+  chmod(inner.c_str(), 0700);
+  chmod(dir.file("a").c_str(), 0770);
+  EXPECT_NE(prepare_cache_folder({inner}).find("other users may write to " + dir.file("a")),
+            std::string::npos);
+  chmod(dir.file("a").c_str(), 01777);
+  EXPECT_EQ(prepare_cache_folder({inner}), "");
+}
+
+constexpr uid_t kStranger = 12345;
+
+TEST_F(CacheFolderTest, FolderFileOrParentOfAnotherUserIsNotUsed) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root may give a file away";
+  std::string inner = dir.file("a/b"), words = " belongs to another user (12345)";
+  EXPECT_EQ(prepare_cache_folder({inner}), "");
+  EXPECT_EQ(write_cache_file(inner, name(1), "x"), "");
+  EXPECT_TRUE(read_cache_file(inner, name(1), Touch::kNo));
+  std::string file = inner + "/" + name(1);
+  EXPECT_EQ(chown(file.c_str(), kStranger, kStranger), 0);
+  EXPECT_FALSE(read_cache_file(inner, name(1), Touch::kNo));
+  EXPECT_TRUE(read_cache_file(inner, name(1), Touch::kNo, Trust::kAnyone));
+  EXPECT_NE(distrust(inner, name(1)).find(file + words), std::string::npos);
+  for (const std::string& folder : {inner, dir.file("a")}) {
+    EXPECT_EQ(chown(folder.c_str(), kStranger, kStranger), 0);
+    EXPECT_NE(prepare_cache_folder({inner}).find(folder + words), std::string::npos);
+    EXPECT_EQ(prepare_cache_folder({.folder = inner, .read_only = true, .shared = true}), "");
+    EXPECT_EQ(chown(folder.c_str(), 0, 0), 0);
+  }
+  EXPECT_EQ(prepare_cache_folder({inner}), "");
+}
+
+TEST_F(CacheFolderTest, FileThatOthersMayWriteToIsNotRead) {
+  put(1, 10);
+  for (mode_t mode : {0620u, 0602u, 0666u}) {
+    chmod(dir.file(name(1)).c_str(), mode);
+    EXPECT_FALSE(read_cache_file(dir.path, name(1), Touch::kNo)) << mode;
+    EXPECT_EQ(verify_folder(dir.path).size(), 1u);
+  }
+  chmod(dir.file(name(1)).c_str(), 0644);
+  EXPECT_TRUE(read_cache_file(dir.path, name(1), Touch::kNo));
+  EXPECT_EQ(distrust(dir.path, name(1)), "");
+  EXPECT_EQ(distrust(dir.path, name(2)), "");
+}
+
+TEST_F(CacheFolderTest, LinkToTheFolderIsAsGoodAsItsPlaceAndItsTarget) {
+  fs::create_directory(dir.file("real"));
+  fs::create_directory(dir.file("links"));
+  for (const char* f : {"real", "links"}) chmod(dir.file(f).c_str(), 0700);
+  fs::create_directory_symlink(dir.file("real"), dir.file("links/cache"));
+  std::string link = dir.file("links/cache");
+  EXPECT_EQ(prepare_cache_folder({link}), "");
+  for (const char* weak : {"real", "links"}) {
+    chmod(dir.file(weak).c_str(), 0777);
+    EXPECT_NE(prepare_cache_folder({link}), "") << weak;
+    chmod(dir.file(weak).c_str(), 0700);
+  }
+}
+
+TEST_F(CacheFolderTest, PipeInTheFilesPlaceDoesNotBlock) {
+  ASSERT_EQ(mkfifo(dir.file(name(1)).c_str(), 0600), 0);
+  EXPECT_FALSE(read_cache_file(dir.path, name(1), Touch::kNo));
+}
+
+TEST_F(CacheFolderTest, ReadOnlyPlaceMakesNoFolder) {
+  EXPECT_NE(prepare_cache_folder({.folder = dir.file("none"), .read_only = true}), "");
+  EXPECT_FALSE(fs::exists(dir.file("none")));
 }
 
 TEST_F(CacheFolderTest, PlaceWithoutAFolderIsToldWithTheReason) {
   dir.put("file", "");
-  EXPECT_NE(prepare_cache_folder(dir.file("file")), "");
-  EXPECT_NE(prepare_cache_folder(dir.file("file/below")), "");
+  EXPECT_NE(prepare_cache_folder({dir.file("file")}), "");
+  EXPECT_NE(prepare_cache_folder({dir.file("file/below")}), "");
   EXPECT_NE(write_cache_file(dir.file("gone"), name(1), "x"), "");
 }
 

@@ -1,9 +1,11 @@
 // src/client on a real CPU plugin: one test a promise.
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 
 #include "base/text.h"
+#include "client/environment.h"
 #include "client/host_call.h"
 #include "client/signature.h"
 #include "plugins_for_tests.h"
@@ -204,6 +206,42 @@ TEST_F(ClientTest, DamagedStoredProgramsAreRefused) {
 TEST_F(ClientTest, EnvironmentHashIsTheSameForTheSameEnvironment) {
   EXPECT_EQ(client().environment_hash(), make_pjrt_client(test::cpu_spec(2))->environment_hash());
   EXPECT_NE(client().environment_hash(), make_pjrt_client(test::cpu_spec(1))->environment_hash());
+}
+
+TEST(PluginVariables, ThoseThatTheRowNamesWithTheirValues) {
+  PluginSpec spec{.variables = {"TP_TEST_ONE", "TP_TEST_MANY_*"}};
+  setenv("TP_TEST_ONE", "1", 1);
+  setenv("TP_TEST_MANY_B", "b", 1);
+  setenv("TP_TEST_MANY_A", "", 1);
+  setenv("TP_TEST_ONE_MORE", "no", 1);
+  Variables expected{{"TP_TEST_MANY_A", ""}, {"TP_TEST_MANY_B", "b"}, {"TP_TEST_ONE", "1"}};
+  EXPECT_EQ(plugin_variables(spec), expected);
+  setenv("LIBTPU_INIT_ARGS", "--x", 1);
+  Variables usual = plugin_variables({});
+  EXPECT_NE(std::find(usual.begin(), usual.end(), Variables::value_type("LIBTPU_INIT_ARGS", "--x")),
+            usual.end());
+  for (const char* name :
+       {"TP_TEST_ONE", "TP_TEST_MANY_A", "TP_TEST_MANY_B", "TP_TEST_ONE_MORE", "LIBTPU_INIT_ARGS"})
+    unsetenv(name);
+}
+
+TEST_F(ClientTest, AVariableThatChangesIsNamedWhileItDiffers) {
+  PluginSpec spec = test::cpu_spec(2);
+  spec.variables = {"TP_TEST_FLAGS"};
+  auto c = make_pjrt_client(spec);
+  EXPECT_TRUE(c->changed_variables().empty());
+  setenv("TP_TEST_FLAGS", "--new", 1);
+  // The library was loaded before: what it found then is what counts.
+  EXPECT_EQ(make_pjrt_client(spec)->changed_variables(), std::vector<std::string>{"TP_TEST_FLAGS"});
+  EXPECT_EQ(c->changed_variables(), std::vector<std::string>{"TP_TEST_FLAGS"});
+  unsetenv("TP_TEST_FLAGS");
+  EXPECT_TRUE(c->changed_variables().empty());
+}
+
+TEST_F(ClientTest, FactsOfTheRowArePartOfTheEnvironment) {
+  PluginSpec a = test::cpu_spec(2), b = a;
+  b.facts = {{"driver", "2"}};
+  EXPECT_NE(make_pjrt_client(a)->environment_hash(), make_pjrt_client(b)->environment_hash());
 }
 
 TEST_F(ClientTest, OnlyRealCompilesAreCounted) {

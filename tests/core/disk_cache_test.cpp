@@ -124,11 +124,22 @@ TEST_F(DiskCacheTest, CollisionOfKeysNeverGivesAnotherGraphsProgram) {
   EXPECT_EQ(cache.load(*client, program(k, "other")), nullptr);
 }
 
+TEST_F(DiskCacheTest, GraphsWhoseKeysCollideAreBothKept) {
+  Key k = key_of("a");
+  store(cache, k, "one");
+  store(cache, k, "other");
+  EXPECT_EQ(files(), 2u);
+  EXPECT_NE(cache.load(*client, program(k, "one")), nullptr);
+  EXPECT_NE(cache.load(*client, program(k, "other")), nullptr);
+  EXPECT_TRUE(said.empty());
+}
+
 TEST_F(DiskCacheTest, BrokenFileIsDiscardedSaidOnceAndStoredAgain) {
   Key a = key_of("a"), b = key_of("b");
   for (const Key& k : {a, b}) {
     store(cache, k);
-    dir.put(program_file_name(k.total), "torch_pjrt stored program 1\nchecksum 0\n");
+    dir.put(program_file_name(k.total, hash_text("module")),
+            "torch_pjrt stored program 1\nchecksum 0\n");
     EXPECT_EQ(cache.load(*client, program(k)), nullptr);
   }
   EXPECT_EQ(files(), 0u);
@@ -201,7 +212,7 @@ TEST_F(DiskCacheTest, FullDiskIsSaidOnceAndLoadingGoesOn) {
   store(cache, key_of("a"));
   // No room for one more name: a folder in the place of the file.
   Key b = key_of("b");
-  std::filesystem::create_directory(dir.file(program_file_name(b.total)));
+  std::filesystem::create_directory(dir.file(program_file_name(b.total, hash_text("module"))));
   store(cache, b);
   store(cache, key_of("c"));
   EXPECT_EQ(said.size(), 1u);

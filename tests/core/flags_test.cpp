@@ -38,12 +38,18 @@ TEST(Flags, DefaultsAreTheDesigns) {
 }
 
 TEST(Flags, OnlyWhatChangesProgramsEntersTheKey) {
-  EXPECT_EQ(row(Flag::kXlaFlags).in_key, InKey::kYes);
+  EXPECT_EQ(row(Flag::kXlaFlags).in_key, InKey::kPlugin);  // client_test.cpp
+  EXPECT_EQ(row(Flag::kCpuDeviceCount).in_key, InKey::kYes);
   EXPECT_EQ(row(Flag::kCompilationCacheSize).in_key, InKey::kNo);
   EXPECT_EQ(row(Flag::kDebug).in_key, InKey::kNo);
   std::string key = flags_in_key();
-  EXPECT_NE(key.find("XLA_FLAGS="), std::string::npos);
+  EXPECT_NE(key.find("TORCH_PJRT_CPU_DEVICES="), std::string::npos);
   EXPECT_EQ(key.find("TORCH_PJRT_DEBUG"), std::string::npos);
+}
+
+TEST(Flags, FallbacksAreAllowed) {
+  for (const FlagRow& r : flag_table()) EXPECT_NE(allowed_values(r), "") << r.name;
+  EXPECT_NO_THROW(check_flags());
 }
 
 // Values are read once for the process, so each of these looks in a process of its own.
@@ -80,6 +86,30 @@ TEST(FlagsDeathTest, WordsWhereANumberIsWantedAreNamed) {
              said.find("'2x'") != said.npos;
     }
     return false;
+  });
+}
+
+TEST(FlagsDeathTest, EveryBadValueIsToldAtOnceAndAnewWhereAskedAgain) {
+  in_child([] {
+    setenv("TORCH_PJRT_DEBUG", "-1", 1);
+    setenv("TORCH_PJRT_CPU_DEVICES", "200", 1);
+    setenv("XLA_SAVE_TENSORS_FMT", "pdf", 1);
+    setenv("TORCH_PJRT_PLUGIN", "nowhere", 1);
+    std::string said;
+    try {
+      check_flags();
+    } catch (const Error& e) {
+      said = e.what();
+    }
+    for (const char* words :
+         {"TORCH_PJRT_DEBUG: expected a whole number of at least 0, found '-1'",
+          "TORCH_PJRT_CPU_DEVICES: expected a whole number from 1 to 127, found '200'",
+          "XLA_SAVE_TENSORS_FMT: expected text, dot or hlo, found 'pdf'",
+          "TORCH_PJRT_PLUGIN: expected NAME:/path/to/plugin.so, found 'nowhere'"})
+      if (said.find(words) == said.npos) return false;
+    for (const FlagRow& r : flag_table()) unsetenv(r.name);
+    check_flags();
+    return flag_int(Flag::kCpuDeviceCount) == 1;
   });
 }
 

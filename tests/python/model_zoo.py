@@ -295,7 +295,7 @@ def mixtral_loss(model: nn.Module, batch: Batch) -> torch.Tensor:
     return model(**batch, output_router_logits=True).loss
 
 
-# A cache of fixed size: the same program makes every token. GPT-2 grows its cache, Mamba has none.
+# A cache of fixed size. GPT-2 grows its cache, Mamba has none.
 STATIC = {"cache_implementation": "static"}
 
 MODELS = {
