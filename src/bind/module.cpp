@@ -50,9 +50,11 @@ std::vector<std::pair<std::string, client::OptionValue>> to_options(const py::di
 }
 
 void register_plugin(std::string name, std::string path, const py::dict& options,
-                     const py::dict& compile_options, bool wants_kv, std::string how_to_install) {
+                     const py::dict& compile_options, bool wants_kv, std::string how_to_install,
+                     std::string problem) {
   client::register_plugin({std::move(name), std::move(path), to_options(options), wants_kv,
-                           to_options(compile_options), std::move(how_to_install)});
+                           to_options(compile_options), std::move(how_to_install),
+                           std::move(problem)});
 }
 
 py::dict client_info() {
@@ -191,7 +193,9 @@ PYBIND11_MODULE(_C, m) {
       py::arg("wait") = false);
   m.def("wait", &wait_all);
   m.def("set_eager_mode", &set_eager_mode);
-  m.def("eager_mode", &eager_mode);
+  m.def("eager_mode_for_all", &eager_for_all);
+  m.def("exchange_thread_eager_mode", &exchange_thread_eager_mode);
+  m.def("eager_mode", &eager_here);
   m.def("state", [](const py::handle& t) { return state_of(impl_of(to_tensor(t))); });
   m.def("counters", &counters);
   m.def("timers", &timers);

@@ -27,6 +27,7 @@ struct PluginSpec {
   // false}.
   std::vector<std::pair<std::string, OptionValue>> compile_options;
   std::string how_to_install;  // shown where the library or hardware is missing
+  std::string problem;         // why there is no library though a package is installed
 };
 
 void register_plugin(PluginSpec spec);  // replaces an entry of the same name while no client exists

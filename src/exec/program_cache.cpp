@@ -4,6 +4,7 @@
 
 #include "base/interrupt.h"
 #include "base/text.h"
+#include "probe/hold.h"
 #include "probe/probe.h"
 
 namespace tp::exec {
@@ -117,6 +118,7 @@ ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint6
                                          std::function<ProgramPtr()> compile) {
   static probe::Counter& misses = probe::counter("CompileCacheMiss");
   Hash128 total = key.total;
+  probe::Hold hold;  // the compile's messages are told by who waits for it, without the lock
   std::unique_lock lock(mu_);
   for (;;) {
     bool collides = false;
@@ -143,6 +145,7 @@ ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint6
   lock.unlock();
   if (hears_interrupts())
     std::thread([this, total, flight, compile = std::move(compile)] {
+      probe::Hold until_landed(probe::Hold::End::kLeave);
       fly(total, flight, compile);
     }).detach();
   else

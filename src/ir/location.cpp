@@ -3,8 +3,10 @@
 #include <deque>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/text.h"
+#include "ir/callers.h"
 
 namespace tp::ir {
 namespace {
@@ -13,11 +15,16 @@ struct Table {
   std::mutex mu;
   std::deque<Location> all{Location{}};  // a deque: references stay
   std::unordered_map<std::string, LocationId> ids;
+  std::unordered_map<LocationId, LocationId> callers;
+  std::unordered_map<std::string, std::string> file_of;  // by name without folders: the first such
+  std::unordered_set<std::string> shared;                // names of several files
 };
 Table& table() {
   static auto* t = new Table;
   return *t;
 }
+
+std::string name_of(const std::string& file) { return file.substr(file.rfind('/') + 1); }
 
 }  // namespace
 
@@ -26,7 +33,10 @@ LocationId intern(const Location& l) {
   Table& t = table();
   std::lock_guard lock(t.mu);
   auto [it, fresh] = t.ids.emplace(std::move(key), static_cast<LocationId>(t.all.size()));
-  if (fresh) t.all.push_back(l);
+  if (!fresh) return it->second;
+  t.all.push_back(l);
+  auto [named, first] = t.file_of.emplace(name_of(l.file), l.file);
+  if (!first && named->second != l.file) t.shared.insert(named->first);
   return it->second;
 }
 
@@ -40,14 +50,41 @@ const Location& location_of(LocationId id) {
 std::string line_text(LocationId id) {
   const Location& l = location_of(id);
   if (l.file.empty()) return {};
-  return cat(std::string_view(l.file).substr(l.file.rfind('/') + 1), ":", l.line,
-             is_backward(id) ? " (backward)" : "");
+  std::string name = name_of(l.file);
+  {
+    std::lock_guard lock(table().mu);
+    if (table().shared.contains(name)) name = l.file;
+  }
+  return cat(name, ":", l.line, is_backward(id) ? " (backward)" : "");
 }
 
 std::string line_and_function(LocationId id) {
   std::string s = line_text(id);
   const Location& l = location_of(id);
   return l.function.empty() ? s : cat(s, " in ", l.function);
+}
+
+void set_caller(LocationId of, LocationId caller) {
+  std::lock_guard lock(table().mu);
+  table().callers.emplace(of & ~kBackward, caller);
+}
+
+LocationId caller_of(LocationId id) {
+  Table& t = table();
+  std::lock_guard lock(t.mu);
+  auto it = t.callers.find(id & ~kBackward);
+  return it == t.callers.end() ? 0 : it->second;
+}
+
+std::string caller_text(LocationId id) {
+  LocationId caller = caller_of(id);
+  return caller ? cat(", first reached from ", line_text(caller)) : "";
+}
+std::string line_and_caller(LocationId id) { return cat(line_text(id), caller_text(id)); }
+
+std::string site_text(const Site& l) {
+  std::string s = line_and_function(l.at);
+  return l.own ? cat(s, ", called from ", line_and_function(l.own)) : s;
 }
 
 }  // namespace tp::ir
