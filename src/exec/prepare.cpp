@@ -118,8 +118,7 @@ ProgramPtr Executor::compile(const Job& job) {
   if (!program->from_disk)
     program->executable = compile_module(
         job.client, {.module = job.module, .outputs = job.outputs, .device = job.device},
-        cat(what, unsynced_text(rounds_of(job.sketch))),
-        job.blame);
+        cat(what, unsynced_text(rounds_of(job.sketch))), job.blame);
   int64_t end = probe::now_ns();
   probe::event(probe::Phase::kCompile, start, end, job.key.total.hi);
   program->compile_seconds = static_cast<double>(end - start) * 1e-9;

@@ -166,7 +166,7 @@ UNSYNCED = {
     "training": """
         w = torch.ones(8, 8).to("xla").requires_grad_()
         opt = torch.optim.SGD([w], lr=0.1)
-        for step in range(60):
+        for step in range(150):
             loss = (w @ w).softmax(1).var()
             loss.backward()
             opt.step()
@@ -216,7 +216,7 @@ def test_a_model_of_many_equal_layers_is_one_step(run_python):
         torch.manual_seed(0)
         layer = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
         net = torch.nn.Sequential(
-            torch.nn.Linear(4, 16), torch.nn.TransformerEncoder(layer, 24), torch.nn.Linear(16, 3)
+            torch.nn.Linear(4, 16), torch.nn.TransformerEncoder(layer, 10), torch.nn.Linear(16, 3)
         ).to("xla")
         opt = torch.optim.Adam(net.parameters())
         x, y = torch.randn(2, 5, 4).to("xla"), torch.zeros(2, 5, dtype=torch.int64).to("xla")
