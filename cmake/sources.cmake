@@ -111,7 +111,8 @@ set(TP_EXEC
     src/exec/prepare.cpp
     src/exec/program_cache.cpp
     src/exec/replay.cpp
-    src/exec/sketch.cpp)
+    src/exec/sketch.cpp
+    src/exec/slow_notice.cpp)
 set(TP_CORE
     ${TP_BASE} ${TP_PROBE} ${TP_IR} ${TP_HLO} ${TP_SHARD} ${TP_OPS} ${TP_LOWER} ${TP_PJRT}
     ${TP_CLIENT} ${TP_EXEC})
@@ -150,8 +151,10 @@ set(TP_TORCH
     src/torch/runtime.cpp
     src/torch/schema.cpp
     src/torch/tensor.cpp
+    src/torch/thread_modes.cpp
     src/torch/trace.cpp
     src/torch/typed.cpp
+    src/torch/unsynced.cpp
     src/torch/views.cpp)
 set(TP_BIND src/bind/cache.cpp src/bind/explain.cpp src/bind/module.cpp src/bind/python.cpp
     src/bind/trace.cpp)
@@ -184,6 +187,7 @@ set(TP_CORE_TESTS
     tests/core/forks_test.cpp
     tests/core/graph_test.cpp
     tests/core/index_ops_test.cpp
+    tests/core/hold_test.cpp
     tests/core/ir_test.cpp
     tests/core/key_test.cpp
     tests/core/lineage_test.cpp

@@ -17,7 +17,11 @@ __all__ = ["Compile", "Explanation", "Place", "Read", "Reason", "explain", "no_c
 
 @dataclass(frozen=True)
 class Place:
-    """A user's line. `backward`: the op is of the backward of that line."""
+    """The innermost line outside PyTorch. `backward`: the op is of the backward of that line.
+
+    `own`: the user's own innermost line, where this one is an installed package's: the one that
+    called it (of a read), or that was the first to reach it (of an op).
+    """
 
     file: str = ""
     line: int = 0
@@ -25,9 +29,11 @@ class Place:
     scope: str = ""
     backward: bool = False
     text: str = ""
+    own: "Place | None" = None
 
     def __str__(self) -> str:
-        return self.text or "(no Python line)"
+        called = f", from {self.own.text}" if self.own else ""
+        return f"{self.text or '(no Python line)'}{called}"
 
     def source(self, around: int = 2) -> list[tuple[int, str]]:
         """The line and its neighbours, numbered; empty where the file cannot be read."""
@@ -53,9 +59,19 @@ class Reason:
         return self.text
 
 
+def place(found: dict[str, Any]) -> Place:
+    """A place as the core gives it."""
+    own = found.get("own")
+    return Place(**found | {"own": Place(**own) if own else None})
+
+
 @dataclass(frozen=True)
 class Compile:
-    """One compile. `unexpected`: the line that synced had compiled before."""
+    """One compile. `unexpected`: the line that synced had compiled before.
+
+    `fresh`: a new graph, which shares too little with all known ones to be compared. `rounds`: how
+    many steps seem to stand in this one graph, for want of a sync; `rounds_at` is a line of theirs.
+    """
 
     number: int
     at: float
@@ -68,14 +84,21 @@ class Compile:
     site: str
     unexpected: bool
     reasons: tuple[Reason, ...]
+    fresh: bool = False
+    rounds: int = 1
+    rounds_at: Place = field(default_factory=Place)
+
+    def _why(self) -> list[str]:
+        if self.fresh:
+            return [f"  a new graph: {r}" for r in self.reasons]
+        return [f"  {r}" for r in self.reasons] if self.unexpected else ["  first one at this line"]
 
     def __str__(self) -> str:
         head = (
             f"compile {self.number}: {self.seconds * 1e3:.0f} ms, {self.nodes} ops, key "
             f"{self.key[:8]}, synced at {self.site or '(no Python line)'}"
         )
-        why = [f"  {r}" for r in self.reasons] if self.unexpected else ["  first one at this line"]
-        return "\n".join([head, *why])
+        return "\n".join([head, *self._why()])
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
@@ -83,13 +106,17 @@ class Compile:
 
 @dataclass(frozen=True)
 class Read:
-    """A line that read values: `cuts` of its `reads` forced a sync; `seconds` it took in all."""
+    """A line that read values: `cuts` of its `reads` forced a sync; `seconds` it took in all.
+
+    `advice`: how to do without its cuts; empty where it never cut.
+    """
 
     kind: str
     place: Place
     cuts: int
     reads: int
     seconds: float
+    advice: str = ""
 
     def __str__(self) -> str:
         return (
@@ -141,8 +168,9 @@ class Explanation:
 def _compiles() -> tuple[Compile, ...]:
     found = []
     for event in _C.compile_events():
-        reasons = tuple(Reason(kind, text, Place(**p)) for kind, text, p in event.pop("reasons"))
-        found.append(Compile(**event, reasons=reasons))
+        reasons = tuple(Reason(kind, text, place(p)) for kind, text, p in event.pop("reasons"))
+        at = place(event.pop("rounds_at"))
+        found.append(Compile(**event, reasons=reasons, rounds_at=at))
     return tuple(found)
 
 
@@ -165,7 +193,7 @@ class _Explain:
         compiles = _compiles()
         if last:
             return compiles[-1] if compiles else None
-        reads = tuple(Read(kind, Place(**p), n, m, s) for kind, p, n, m, s in _C.reads())
+        reads = tuple(Read(r[0], place(r[1]), *r[2:]) for r in _C.reads())
         return Explanation(compiles, reads, _on_cpu())
 
     def clear(self) -> None:
@@ -195,10 +223,19 @@ explain = _Explain()
 
 
 class no_cuts(ContextDecorator):  # noqa: N801 - used like a function
-    """`with torch_pjrt.no_cuts():` a read that would cut the graph raises at its line instead."""
+    """`with torch_pjrt.no_cuts():` a read that would cut the graph raises at its line instead.
+
+    In this thread, and in the backward passes that it starts.
+    """
+
+    def __init__(self) -> None:
+        self._before: list[int] = []
+
+    def _recreate_cm(self) -> "no_cuts":  # a decorated function may run in several threads
+        return no_cuts()
 
     def __enter__(self) -> "no_cuts":
-        _C.forbid_cuts(1)
+        self._before.append(_C.exchange_no_cuts(1))
         return self
 
     def __exit__(
@@ -207,4 +244,4 @@ class no_cuts(ContextDecorator):  # noqa: N801 - used like a function
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _C.forbid_cuts(-1)
+        _C.exchange_no_cuts(self._before.pop())

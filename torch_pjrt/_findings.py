@@ -8,11 +8,16 @@ from typing import Any
 
 from . import _C, metrics
 from ._explain import Compile, Explanation, Place, Reason
+from ._explain import place as _place
 
 __all__ = ["Finding", "earlier_census", "find"]
 
 # How often something has to happen before it is called a habit.
 _OFTEN = 3
+_EAGER = (
+    "Where they cannot repeat, run that part in `with torch_pjrt.eager_mode():`, whose programs "
+    "are of single ops."
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,7 @@ class Finding:
         return {k: getattr(self, k) for k in kept}
 
     def __str__(self) -> str:
-        return f"{self.title} ({self.place}): {self.text}"
+        return f"{self.title} ({self.place}): {self.text}\n  try: {self.advice}"
 
 
 def _cost(compiles: list[Compile]) -> str:
@@ -66,19 +71,62 @@ def _by_line(e: Explanation, kinds: set[str]) -> list[tuple[Place, Hits]]:
     return found
 
 
+def _runs() -> dict[str, int]:
+    """How often each program ran, by key."""
+    return {p["key"]: p["runs"] for p in _C.programs()} if _C.client_exists() else {}
+
+
 def _shapes(e: Explanation) -> Iterator[Finding]:
+    runs = _runs()
     for place, hits in _by_line(e, {"argument"}):
         if len(hits) < _OFTEN:
             continue
+        never = all(runs.get(c.key, 1) <= 1 for c, _ in hits)
         yield Finding(
             "growing shapes",
             "bad",
-            "Shapes change from step to step",
+            "Shapes never repeat" if never else "Shapes change from step to step",
             f"Every new shape is a new program. The last one: {hits[-1][1].text}",
             place,
-            "Pad to a few fixed sizes (buckets), or drop the last smaller batch.",
+            "Pad to a few fixed sizes (buckets), or drop the last smaller batch."
+            + (" " + _EAGER if never else ""),
             _cost([c for c, _ in hits]),
         )
+
+
+def _fresh(e: Explanation) -> Iterator[Finding]:
+    """Lines whose graphs have nothing in common."""
+    for site, count in Counter(c.site for c in e.compiles if c.fresh).items():
+        hits = [c for c in e.compiles if c.fresh and c.site == site]
+        if count <= 2 * _OFTEN:  # a script may train a few models
+            continue
+        yield Finding(
+            "new graphs",
+            "bad",
+            "Graphs never repeat",
+            f"{site} compiled {count} graphs that share little: {hits[-1].reasons[0].text}.",
+            Place(text=site),
+            _EAGER,
+            _cost(hits),
+        )
+
+
+def _unsynced(e: Explanation) -> Iterator[Finding]:
+    long = [c for c in e.compiles if c.rounds > 1]
+    if not long:
+        return
+    most = max(long, key=lambda c: c.nodes)
+    yield Finding(
+        "no sync",
+        "bad",
+        "Many steps are one graph",
+        f"Nothing synced between about {most.rounds} rounds of this line, so that they became one "
+        f"program of {most.nodes} ops.",
+        most.rounds_at,
+        "Call torch_pjrt.sync() at the end of each step: a step is one small program then, "
+        "compiled once, and the next is recorded while it runs.",
+        _cost(long),
+    )
 
 
 def _numbers(e: Explanation) -> Iterator[Finding]:
@@ -117,6 +165,14 @@ def _strays(e: Explanation) -> Iterator[Finding]:
         )
 
 
+def _reading(advice: str) -> str:
+    if "torch" in advice:  # of a function of PyTorch's that reads: how to do without
+        return advice[:1].upper() + advice[1:] + "."
+    return (
+        "Read it every few steps, after torch_pjrt.sync(); or keep a running value on the device."
+    )
+
+
 def _items(e: Explanation, steps: int) -> Iterator[Finding]:
     for r in e.cuts:
         if r.cuts < max(_OFTEN, steps // 4) or r.kind.endswith(" on the CPU"):
@@ -128,8 +184,7 @@ def _items(e: Explanation, steps: int) -> Iterator[Finding]:
             f"It ran {r.cuts} times and took {r.seconds:.2f} s, compiles included. Python waits "
             "for the device, and the device for Python.",
             r.place,
-            "Read it every few steps, after torch_pjrt.sync(); or keep a running value on the "
-            "device.",
+            _reading(r.advice),
             f"{r.cuts} cuts, {r.seconds:.2f} s",
         )
 
@@ -138,7 +193,7 @@ def lines_on_cpu(e: Explanation, counter: str) -> list[Place]:
     """The lines that called the op behind such a counter, the costliest first."""
     plain = counter.removeprefix("hostop::")
     if plain != counter:
-        return [Place(**p) for p in _C.op_lines(plain)]
+        return [_place(p) for p in _C.op_lines(plain)]
     reads = [r for r in e.reads if r.kind.startswith(f"{plain} ") and r.place.text]
     return [r.place for r in sorted(reads, key=lambda r: -r.seconds)]
 
@@ -185,7 +240,7 @@ def _leaks(steps: int) -> Iterator[Finding]:
     places: dict[tuple[str, int], Place] = {}
     live = _C.live_lines()
     for p, _, nbytes in live:
-        places[p["file"], p["line"]] = Place(**p)
+        places[p["file"], p["line"]] = _place(p)
         sizes[p["file"], p["line"]] += nbytes
     for at, count in _census(live).items():
         series = [census[at] for _, census in samples]
@@ -207,5 +262,14 @@ def _leaks(steps: int) -> Iterator[Finding]:
 
 def find(e: Explanation, steps: int) -> list[Finding]:
     """All findings, the bad ones first."""
-    found = [*_shapes(e), *_numbers(e), *_leaks(steps), *_strays(e), *_items(e, steps), *_cpu(e)]
+    found = [
+        *_unsynced(e),
+        *_shapes(e),
+        *_fresh(e),
+        *_numbers(e),
+        *_leaks(steps),
+        *_strays(e),
+        *_items(e, steps),
+        *_cpu(e),
+    ]
     return sorted(found, key=lambda f: f.severity != "bad")

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from . import _C, _build_info, _findings, metrics
-from ._explain import Compile, Explanation, Place, Read, explain
+from ._explain import Compile, Explanation, Place, Read, explain, place
 from .graph import Graph
 
 __all__ = ["data", "findings", "frame", "graph_page", "notebook_frame", "write", "write_trace"]
@@ -32,23 +32,25 @@ def _page(content: Json) -> str:
     return _template().replace("/*DATA*/", text)
 
 
-def _source(place: Place) -> Json:
-    lines = place.source() if place.line else []
-    return {"text": place.text, "line": place.line, "lines": lines}
+def _source(at: Place) -> Json:
+    """The library's line where there is no other, else the user's own, which can be changed."""
+    shown = at.own or at
+    lines = shown.source() if shown.line else []
+    return {"text": str(at), "line": shown.line, "lines": lines}
 
 
 def _compile(c: Compile) -> Json:
     reasons = [
         {"kind": r.kind, "text": r.text, "source": _source(r.place)} for r in c.reasons[:8]
     ] + [{"kind": r.kind, "text": r.text} for r in c.reasons[8:20]]
-    kept = ("number", "seconds", "nodes", "key", "nearest", "site", "unexpected")
+    kept = ("number", "seconds", "nodes", "key", "nearest", "site", "unexpected", "fresh")
     return {k: getattr(c, k) for k in kept} | {"reasons": reasons}
 
 
 def _read(r: Read) -> Json:
     return {
         "kind": r.kind,
-        "text": r.place.text,
+        "text": str(r.place),
         "cuts": r.cuts,
         "reads": r.reads,
         "seconds": r.seconds,
@@ -59,7 +61,7 @@ def _read(r: Read) -> Json:
 def _on_cpu(e: Explanation) -> Iterator[Json]:
     for name, count in sorted(e.on_cpu.items(), key=lambda item: -item[1]):
         plain = name.removeprefix("hostop::")
-        lines = {p.text for p in _findings.lines_on_cpu(e, name)}
+        lines = {str(p) for p in _findings.lines_on_cpu(e, name)}
         yield {
             "name": plain,
             "count": count,
@@ -70,10 +72,10 @@ def _on_cpu(e: Explanation) -> Iterator[Json]:
 
 def _live() -> Iterator[Json]:
     before = _findings.earlier_census()
-    for place, count, size in sorted(_C.live_lines(), key=lambda line: -line[2]):
-        p = Place(**place)
+    for found, count, size in sorted(_C.live_lines(), key=lambda line: -line[2]):
+        p = place(found)
         yield {
-            "text": p.text,
+            "text": str(p),
             "count": count,
             "bytes": size,
             "growth": count - before.get((p.file, p.line), 0) if before is not None else 0,

@@ -32,6 +32,7 @@ class Plugin:
     wants_kv: bool = False  # the distributed key-value store
     how_to_install: str = ""
     variables: tuple[str, ...] = ()  # that it reads; none: those of _plugin_environment
+    problem: str = ""  # why there is no library though a package is installed
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _exports_pjrt(path: Path) -> bool:
         return data.find(b"GetPjrtApi") >= 0
 
 
-def _from_jax(entry: importlib.metadata.EntryPoint) -> Plugin | None:
+def _from_jax(entry: importlib.metadata.EntryPoint) -> Plugin:
     """A JAX plugin wheel: its module wants jax, so only its library is taken."""
     parent, _, leaf = entry.value.partition(":")[0].rpartition(".")
     spec = find_spec(parent) if parent else find_spec(leaf)
@@ -144,13 +145,20 @@ def _from_jax(entry: importlib.metadata.EntryPoint) -> Plugin | None:
     for folder in folders:
         for library in sorted(Path(folder, leaf if parent else "").glob("*.so")):
             if _exports_pjrt(library):
-                return Plugin(_device_name(entry.name), str(library), f"jax_plugins: {entry.name}")
-    return None
+                return Plugin(_device_name(entry), str(library), _source(entry))
+    where = ", ".join(folders) or "no folder"
+    raise LookupError(f"no shared library that names GetPjrtApi is in {where}")
 
 
-def _device_name(entry_name: str) -> str:
-    """What PJRT_DEVICE calls a JAX plugin: xla_cuda13 -> CUDA."""
-    return re.sub(r"\d+$", "", entry_name.removeprefix("xla_")).upper()
+def _device_name(entry: importlib.metadata.EntryPoint) -> str:
+    """What PJRT_DEVICE calls a plugin. A JAX plugin's name is short: xla_cuda13 -> CUDA."""
+    if entry.group != "jax_plugins":
+        return entry.name.upper()
+    return re.sub(r"\d+$", "", entry.name.removeprefix("xla_")).upper()
+
+
+def _source(entry: importlib.metadata.EntryPoint) -> str:
+    return f"{entry.group}: {entry.name}"
 
 
 def _from_class(entry: importlib.metadata.EntryPoint) -> Plugin:
@@ -166,9 +174,9 @@ def _from_class(entry: importlib.metadata.EntryPoint) -> Plugin:
     if not isinstance(options, dict) or not isinstance(compile_options, dict):
         raise TypeError(f"plugin {entry.name}: its options must be dicts")
     return Plugin(
-        name=entry.name.upper(),
+        name=_device_name(entry),
         library=str(answer("library_path", "")),
-        source=f"{entry.group}: {entry.name}",
+        source=_source(entry),
         options=options,
         compile_options=compile_options,
         wants_kv=bool(answer("requires_xla_coordinator", False)),
@@ -177,27 +185,52 @@ def _from_class(entry: importlib.metadata.EntryPoint) -> Plugin:
     )
 
 
+def _in_words(error: BaseException) -> str:
+    """What a package's own code raised, on one line."""
+    if isinstance(error, SystemExit):
+        return f"it called sys.exit({error.code!r})"
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return " ".join(text.split())
+
+
+def _broken(entry: importlib.metadata.EntryPoint, error: BaseException) -> Plugin:
+    """An installed package whose code fails: known by name, and what it said."""
+    package = entry.dist.name if entry.dist else "its package"
+    return Plugin(
+        name=_device_name(entry),
+        library="",
+        source=_source(entry),
+        how_to_install=f"make `import {entry.module}` work, or install {package} again",
+        problem=f"package {package} is installed, but {entry.value} fails: {_in_words(error)}",
+    )
+
+
 def find_entry_points(problems: list[str] | None = None) -> list[Plugin]:
-    """Plugins of installed packages; one that fails is left out, with a line in `problems`."""
+    """Plugins of installed packages.
+
+    One that fails has no library and says why, here and in a line of `problems`. A stranger's code
+    must not break ours, nor end the process by sys.exit.
+    """
     found: list[Plugin] = []
     for group in ENTRY_POINT_GROUPS:
         for entry in importlib.metadata.entry_points(group=group):
             try:
                 plugin = _from_jax(entry) if group == "jax_plugins" else _from_class(entry)
-            except Exception as error:  # a stranger's package must not break ours
+            except (Exception, SystemExit) as error:
+                plugin = _broken(entry, error)
                 if problems is not None:
-                    problems.append(f"{group}: {entry.name}: {type(error).__name__}: {error}")
-                continue
-            if plugin:
-                found.append(plugin)
+                    problems.append(f"{plugin.source}: {plugin.problem}")
+            found.append(plugin)
     return found
 
 
 def find(problems: list[str] | None = None) -> list[Plugin]:
-    """Every plugin there is, the first of a name winning: CPU, TPU, entry points."""
+    """Every plugin there is: CPU, TPU, entry points. The first of a name that works wins."""
     unique: dict[str, Plugin] = {}
     for p in [find_cpu(), *find_tpu(), *find_entry_points(problems)]:
-        unique.setdefault(p.name, p)
+        known = unique.setdefault(p.name, p)
+        if known.problem and not p.problem:
+            unique[p.name] = p
     return list(unique.values())
 
 
@@ -216,6 +249,7 @@ def register(found: Iterable[Plugin] | None = None) -> None:
             p.how_to_install,
             p.variables or _plugin_environment.variables(p.name),
             _plugin_environment.facts(p.name),
+            p.problem,
         )
 
 

@@ -26,18 +26,27 @@ py::dict place(ir::LocationId id) {
                   py::arg("backward") = ir::is_backward(id), py::arg("text") = ir::line_text(id));
 }
 
+// With the user's own line behind it, where that is another one: as seen now, or first seen.
+py::dict place(const ir::Site& l) {
+  py::dict d = place(l.at);
+  if (l.own) d["own"] = place(l.own);
+  return d;
+}
+py::dict place_and_caller(ir::LocationId id) { return place(ir::Site{id, ir::caller_of(id)}); }
+
 py::list compile_events() {
   py::list out;
   for (const exec::CompileEvent& e : executor().explainer().events()) {
     py::list reasons;
     for (const exec::Reason& r : e.reasons)
-      reasons.append(py::make_tuple(r.kind, r.text, place(r.where)));
-    out.append(py::dict(py::arg("number") = e.number, py::arg("at") = e.at,
-                        py::arg("seconds") = e.seconds, py::arg("nodes") = e.nodes,
-                        py::arg("arguments") = e.arguments, py::arg("outputs") = e.outputs,
-                        py::arg("key") = e.key, py::arg("nearest") = e.nearest,
-                        py::arg("site") = e.site, py::arg("unexpected") = e.unexpected,
-                        py::arg("reasons") = reasons));
+      reasons.append(py::make_tuple(r.kind, r.text, place_and_caller(r.where)));
+    out.append(py::dict(
+        py::arg("number") = e.number, py::arg("at") = e.at, py::arg("seconds") = e.seconds,
+        py::arg("nodes") = e.nodes, py::arg("arguments") = e.arguments,
+        py::arg("outputs") = e.outputs, py::arg("key") = e.key, py::arg("nearest") = e.nearest,
+        py::arg("site") = e.site, py::arg("unexpected") = e.unexpected, py::arg("fresh") = e.fresh,
+        py::arg("rounds") = e.rounds.count, py::arg("rounds_at") = place_and_caller(e.rounds.where),
+        py::arg("reasons") = reasons));
   }
   return out;
 }
@@ -46,7 +55,7 @@ py::list reads() {
   py::list out;
   for (const ReadLine& l : read_lines())
     out.append(py::make_tuple(std::string(l.kind), place(l.where), l.cuts, l.reads,
-                              static_cast<double>(l.wait_ns) * 1e-9));
+                              static_cast<double>(l.wait_ns) * 1e-9, l.advice ? l.advice : ""));
   return out;
 }
 
@@ -68,7 +77,7 @@ py::list timeline() {
 
 py::list op_lines(const std::string& op) {
   py::list out;
-  for (ir::LocationId id : executor().explainer().lines_of(op)) out.append(place(id));
+  for (ir::LocationId id : executor().explainer().lines_of(op)) out.append(place_and_caller(id));
   return out;
 }
 
@@ -121,7 +130,8 @@ py::object graph_record(const std::string& key) {
 
 py::list live_list(const std::vector<LiveLine>& lines) {
   py::list out;
-  for (const LiveLine& l : lines) out.append(py::make_tuple(place(l.where), l.count, l.bytes));
+  for (const LiveLine& l : lines)
+    out.append(py::make_tuple(place_and_caller(l.where), l.count, l.bytes));
   return out;
 }
 
@@ -154,7 +164,7 @@ void define_explain(py::module_& m) {
   m.def("compile_events", &compile_events);
   m.def("reads", &reads);
   m.def("set_read_kind", &set_read_kind);
-  m.def("forbid_cuts", &forbid_cuts);
+  m.def("exchange_no_cuts", &exchange_no_cuts);
   m.def("timeline", &timeline);
   m.def("op_lines", &op_lines);
   m.def("programs", &programs);

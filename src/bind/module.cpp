@@ -55,7 +55,7 @@ std::vector<std::pair<std::string, client::OptionValue>> to_options(const py::di
 void register_plugin(std::string name, std::string path, const py::dict& options,
                      const py::dict& compile_options, bool wants_kv, std::string how_to_install,
                      std::vector<std::string> variables,
-                     const std::map<std::string, std::string>& facts) {
+                     const std::map<std::string, std::string>& facts, std::string problem) {
   client::register_plugin({std::move(name),
                            std::move(path),
                            to_options(options),
@@ -63,7 +63,8 @@ void register_plugin(std::string name, std::string path, const py::dict& options
                            to_options(compile_options),
                            std::move(how_to_install),
                            std::move(variables),
-                           {facts.begin(), facts.end()}});
+                           {facts.begin(), facts.end()},
+                           std::move(problem)});
 }
 
 py::dict client_info() {
@@ -190,7 +191,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("register_plugin", &register_plugin, py::arg("name"), py::arg("library_path"),
         py::arg("options"), py::arg("compile_options"), py::arg("wants_kv"),
         py::arg("how_to_install"), py::arg("variables") = std::vector<std::string>(),
-        py::arg("facts") = std::map<std::string, std::string>());
+        py::arg("facts") = std::map<std::string, std::string>(), py::arg("problem") = "");
   m.def("registered", &client::registered);
   m.def("client_info", &client_info);
   m.def("client_exists", &client::client_exists);
@@ -212,7 +213,9 @@ PYBIND11_MODULE(_C, m) {
       py::arg("wait") = false);
   m.def("wait", &wait_all);
   m.def("set_eager_mode", &set_eager_mode);
-  m.def("eager_mode", &eager_mode);
+  m.def("eager_mode_for_all", &eager_for_all);
+  m.def("exchange_thread_eager_mode", &exchange_thread_eager_mode);
+  m.def("eager_mode", &eager_here);
   m.def("state", [](const py::handle& t) { return state_of(impl_of(to_tensor(t))); });
   m.def("counters", &counters);
   m.def("timers", &timers);

@@ -152,6 +152,9 @@ void translate(std::exception_ptr p) {
 void install_python_hooks(const std::string& package_directory) {
   torch_room::add_library_directory(directory_of("torch"));
   torch_room::add_library_directory(package_directory);
+  py::object paths = py::module_::import("sysconfig").attr("get_paths")();
+  for (const char* name : {"stdlib", "platstdlib", "purelib", "platlib"})
+    torch_room::add_others_directory(paths[name].cast<std::string>() + "/");
   client::set_discovery(&discover_plugins);
   torch_room::GilRelease::set_provider(&release_gil, &acquire_gil);
   torch_room::hold_locks_over_forks();

@@ -32,6 +32,7 @@ struct PluginSpec {
   std::vector<std::string> variables = {};
   // What else programs depend on, in words: {"driver", "570.86.15"}.
   std::vector<std::pair<std::string, std::string>> facts = {};
+  std::string problem = {};  // why there is no library though a package is installed
 };
 
 void register_plugin(PluginSpec spec);  // replaces an entry of the same name while no client exists

@@ -68,7 +68,9 @@ PluginSpec Table::find(const std::string& name, std::string_view plugin_flag) co
              name, ":/path/to/plugin.so"));
   }
   if (it->second.library_path.empty())
-    fail(Code::kRuntime, cat("PJRT_DEVICE=", name, ": its plugin is not installed"),
+    fail(Code::kRuntime,
+         cat("PJRT_DEVICE=", name, ": ",
+             it->second.problem.empty() ? "its plugin is not installed" : it->second.problem),
          it->second.how_to_install);
   return it->second;
 }

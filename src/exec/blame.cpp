@@ -1,7 +1,7 @@
 #include "exec/blame.h"
 
 #include "base/text.h"
-#include "ir/location.h"
+#include "ir/callers.h"
 
 namespace tp::exec {
 
@@ -10,7 +10,7 @@ std::string blame_text(const Blame& b, std::span<const ir::Value> roots) {
   std::string s = cat("program ", b.key.hex().substr(0, kPrefix));
   for (size_t i = 0; i < roots.size() && i < kShown; ++i) {
     const ir::Node& n = *roots[i].node;
-    std::string line = ir::line_and_function(n.location());
+    std::string line = cat(ir::line_and_function(n.location()), ir::caller_text(n.location()));
     s += cat(i ? ", " : ": ", n.kind().name, " ", roots[i].type().text(),
              line.empty() ? "" : cat(" (", line, ")"));
   }

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "exec/sketch.h"
+#include "ir/callers.h"
 
 namespace tp::exec {
 namespace {
@@ -14,7 +15,7 @@ using ir::LocationId;
 using Reasons = std::vector<Reason>;
 
 std::string at(LocationId where, std::string_view before) {
-  std::string line = ir::line_text(where);
+  std::string line = ir::line_and_caller(where);
   return line.empty() ? line : cat(before, line);
 }
 std::string in_brackets(LocationId where) { return where ? cat(at(where, " ("), ")") : ""; }
@@ -288,6 +289,20 @@ void compare_ops(const Sketch& known, const Sketch& now, List& out, List& sizes)
   for (const Changed& c : u.changed) attrs_changed(known, now, c, out, sizes);
 }
 
+// The leaves are equal, one by one.
+void compare_donors(const Sketch& known, const Sketch& now, List& out) {
+  for (size_t i = 0; i < now.leaves.size() && i < known.leaves.size(); ++i) {
+    const Sketch::Leaf& l = now.leaves[i];
+    if (l.donated == known.leaves[i].donated) continue;
+    std::string name = cat(leaf_name(l), " ", leaf_type(l), in_brackets(l.where));
+    out.add("donation",
+            l.donated ? cat(name, " is overwritten in place: nothing else holds its old value now")
+                      : cat(name, " is not overwritten in place: something holds its old value"),
+            l.where);
+  }
+  if (out.empty()) out.add("donation", "other arguments are overwritten in place");
+}
+
 // Everything is equal and still the key differs.
 void compare_rest(const Sketch& known, const Sketch& now, List& out) {
   auto differs = [&](Ingredient i) {
@@ -300,7 +315,7 @@ void compare_rest(const Sketch& known, const Sketch& now, List& out) {
     out.add("wiring",
             "the same ops and arguments, wired otherwise (which argument feeds which op)");
   else if (differs(Ingredient::kDonated))
-    out.add("donation", "other arguments may be given up to the program (donated)");
+    compare_donors(known, now, out);
   else if (differs(Ingredient::kForceData))
     out.add("read", "compiled for a read where before it was for a sync, or the other way round");
 }

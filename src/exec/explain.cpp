@@ -9,6 +9,7 @@
 
 #include "base/flags.h"
 #include "base/text.h"
+#include "ir/callers.h"
 #include "probe/probe.h"
 
 namespace tp::exec {
@@ -16,6 +17,8 @@ namespace {
 
 constexpr size_t kKept = 1000, kShown = 3;
 constexpr int kLoud = 8;  // lines a site; then every power of two
+// Graphs of a line that are like none known and not spoken of: a script may train a few models.
+constexpr int kExpected = 3;
 
 std::string environment_text(const client::ComputationClient& c) {
   std::string text =
@@ -38,12 +41,37 @@ V& value_of(LruMap<K, V>& map, const K& key) {
 }
 
 std::string line_of(const CompileEvent& e) {
-  return cat("recompiled", e.site.empty() ? "" : " at ", e.site, " in ",
-             static_cast<int64_t>(e.seconds * 1e3), " ms, ", e.nodes, " ops, key ",
+  return cat(e.fresh ? "compiled a new graph" : "recompiled", e.site.empty() ? "" : " at ", e.site,
+             " in ", static_cast<int64_t>(e.seconds * 1e3), " ms, ", e.nodes, " ops, key ",
              e.key.substr(0, 8), ": ", summary(e.reasons));
 }
 
+// What to do about a line that keeps compiling, by the kind of its first reason.
+struct Cure {
+  std::string_view kind, text;
+};
+constexpr Cure kCures[] = {
+    {"argument",
+     "pad to a few sizes (buckets) and drop the last smaller batch; where sizes never repeat, run "
+     "this part in torch_pjrt.eager_mode(), whose programs are of single ops"},
+    {"size", "use a mask, or index_select with a tensor: a Python number that slices is baked in"},
+    {"number", "compute this number on the device, or let it take few values"},
+    {"new op", "torch.where instead of a Python `if` that differs from step to step"},
+    {"gone op", "torch.where instead of a Python `if` that differs from step to step"},
+    {"alive", "`del` it before the sync, or keep it at every step"},
+    {"dead", "`del` it before the sync, or keep it at every step"},
+    {"read", "read after torch_pjrt.sync()"},
+    {"donation", "let go of the old value at every step, or at none (TORCH_PJRT_DONATION=0)"},
+    {"new graph", "graphs that never repeat are better run in torch_pjrt.eager_mode()"},
+};
+
 }  // namespace
+
+std::string unsynced_text(const Rounds& r) {
+  if (r.count <= 1) return {};
+  return cat("\n  try: torch_pjrt.sync() at the end of each step: the graph holds ",
+             ir::line_text(r.where), " about ", r.count, " times");
+}
 
 std::string summary(const std::vector<Reason>& reasons) {
   std::string s;
@@ -87,6 +115,32 @@ std::vector<std::pair<std::string, std::string>> Explainer::words(
           {std::string(ingredient_name(Ingredient::kRevision)), ours_}};
 }
 
+// Whether this compile was to be expected, and why it was needed.
+void Explainer::judge_locked(CompileEvent& e, const Sketch& s) {
+  const Sketch* near = nearest_locked(s);
+  if (!near) return;
+  e.nearest = near->key.total.hex();
+  if (Shared common = shared(*near, s); common.little()) {
+    e.fresh = true;
+    e.reasons = {{"new graph", cat("it shares ", common.ops, " of ", common.of_ops, " ops and ",
+                                   common.arguments, " of ", common.of_arguments,
+                                   " arguments with the nearest one known")}};
+    return;
+  }
+  e.reasons = differences(*near, s);
+  e.unexpected = sites_.get(s.site) != nullptr;
+}
+
+// From the third time on that something is told of a line.
+std::string Explainer::advice_locked(const CompileEvent& e) {
+  constexpr int kPatience = 3;
+  if (e.rounds.count > 1) return unsynced_text(e.rounds);
+  if (++value_of(told_, e.site) < kPatience || e.reasons.empty()) return {};
+  for (const Cure& c : kCures)
+    if (c.kind == e.reasons[0].kind) return cat("\n  try: ", c.text);
+  return {};
+}
+
 void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> cold) {
   CompileEvent e{.at = epoch_seconds(),
                  .seconds = seconds,
@@ -95,32 +149,30 @@ void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Rea
                  .key = s.key.total.hex(),
                  .site = s.site};
   for (const Sketch::Leaf& l : s.leaves) e.arguments += l.feed == ir::Feed::kBuffer;
+  e.rounds = rounds_of(s);
   bool loud = false;
+  std::string advice;
   {
     std::lock_guard lock(mu_);
     s.torch = torch_;
     s.ours = ours_;
-    if (const Sketch* near = nearest_locked(s)) {
-      e.nearest = near->key.total.hex();
-      e.reasons = differences(*near, s);
-      e.unexpected = sites_.get(s.site) != nullptr;
-    }
+    judge_locked(e, s);
     e.number = ++count_;
-    loud = loud_locked(s.site) && e.unexpected;
+    loud = loud_locked(s.site) && (e.unexpected || (e.fresh && value_of(sites_, s.site) > kExpected));
     if (!e.unexpected && !cold.empty()) {  // the first compile of this line here, but not at all
       e.reasons = std::move(cold);
       e.unexpected = true;
+      e.fresh = false;
       loud = !std::exchange(value_of(told_cold_, e.reasons[0].text), true);
     }
+    if (loud) advice = advice_locked(e);
     events_.push_back(e);
     if (events_.size() > kKept) events_.pop_front();
     known_.put(s.key.total, std::move(s));
   }
-  if (e.unexpected) {
-    static probe::Counter& recompiles = probe::counter("Recompile");
-    recompiles.add();
-    probe::say(loud ? 0 : 1, line_of(e));
-  }
+  static probe::Counter& recompiles = probe::counter("Recompile");
+  if (e.unexpected) recompiles.add();
+  if (e.unexpected || e.fresh) probe::say(loud ? 0 : 1, cat(line_of(e), advice));
 }
 
 void Explainer::remember(Sketch s) {

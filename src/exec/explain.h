@@ -24,6 +24,8 @@ struct CompileEvent {
   std::string key, nearest;  // hex; nearest is empty where nothing was known
   std::string site;
   bool unexpected = false;  // the user's line had compiled before
+  bool fresh = false;       // nothing like it was known: then it is not unexpected
+  Rounds rounds{};          // steps without a sync between them
   std::vector<Reason> reasons;
 };
 
@@ -55,17 +57,23 @@ class Explainer {
  private:
   const Sketch* nearest_locked(const Sketch& s);
   bool loud_locked(const std::string& site);
+  void judge_locked(CompileEvent& e, const Sketch& s);
+  std::string advice_locked(const CompileEvent& e);
 
   std::mutex mu_;
   LruMap<Hash128, Sketch> known_{128};
   static constexpr size_t kSites = 4096;
   LruMap<std::string, int> sites_{kSites};  // compiles a line
+  LruMap<std::string, int> told_{kSites};   // what was told of a line
   LruMap<Hash128, RunsPtr> runs_{kKeys};
   std::deque<CompileEvent> events_;  // the newest 1,000
   LruMap<std::string, bool> told_cold_{kSites};
   uint64_t count_ = 0;
   std::string torch_, ours_;
 };
+
+// "; the graph holds about 40 rounds of train.py:12: ...", or empty.
+std::string unsynced_text(const Rounds& r);
 
 // "arg 3 f32[8,128] -> f32[8,131] (train.py:41); new op aten.clamp at loss.py:12; and 2 more"
 std::string summary(const std::vector<Reason>& reasons);

@@ -1,10 +1,7 @@
 // Executor::prepare: a plan's program is found in memory, or lowered and loaded from disk or
 // compiled.
-#include <chrono>
-#include <condition_variable>
 #include <optional>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "base/flags.h"
@@ -14,36 +11,12 @@
 #include "exec/dump.h"
 #include "exec/executor.h"
 #include "exec/module.h"
+#include "exec/slow_notice.h"
 #include "probe/events.h"
 #include "probe/probe.h"
 
 namespace tp::exec {
 namespace {
-
-// Says what is being compiled once that has taken longer than the flag allows.
-class SlowNotice {
- public:
-  explicit SlowNotice(std::string text)
-      : thread_([this, text = std::move(text)] {
-          std::unique_lock lock(mu_);
-          auto limit = std::chrono::milliseconds(flag_int(Flag::kSlowCompile));
-          if (!done_cv_.wait_for(lock, limit, [this] { return done_; })) probe::say(0, text);
-        }) {}
-  ~SlowNotice() {
-    {
-      std::lock_guard lock(mu_);
-      done_ = true;
-    }
-    done_cv_.notify_all();
-    thread_.join();
-  }
-
- private:
-  std::mutex mu_;
-  std::condition_variable done_cv_;
-  bool done_ = false;
-  std::thread thread_;
-};
 
 client::ExecutablePtr compile_module(client::ComputationClient& client,
                                      const client::CompileRequest& request, const std::string& what,
@@ -93,7 +66,7 @@ std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan,
                                 .device = plan.device,
                                 .where = plan.where,
                                 .blame = blame_text({plan.key.total, plan.where}, graph.roots),
-                                .sketch = make_sketch(graph, plan.key, plan.where)});
+                                .sketch = make_sketch(graph, plan.key, plan.where, plan.donors)});
   for (const ir::Value& r : graph.roots) job->outputs.push_back(r.type());
   auto record = std::make_shared<GraphRecord>();
   *record = {job->nodes, ir::dump_text(graph, ir::Lines::kYes), job->module, ir::dump_dot(graph),
@@ -149,8 +122,8 @@ ProgramPtr Executor::compile(const Job& job) {
   program->from_disk = program->executable != nullptr;
   if (!program->from_disk)
     program->executable = compile_module(
-        job.client, {.module = job.module, .outputs = job.outputs, .device = job.device}, what,
-        job.blame);
+        job.client, {.module = job.module, .outputs = job.outputs, .device = job.device},
+        cat(what, unsynced_text(rounds_of(job.sketch))), job.blame);
   int64_t end = probe::now_ns();
   probe::event(probe::Phase::kCompile, start, end, job.key.total.hi);
   program->compile_seconds = static_cast<double>(end - start) * 1e-9;

@@ -5,6 +5,7 @@
 #include "base/flags.h"
 #include "base/interrupt.h"
 #include "base/text.h"
+#include "probe/hold.h"
 #include "probe/probe.h"
 
 namespace tp::exec {
@@ -126,7 +127,10 @@ void ProgramCache::fly(Hash128 total, const FlightPtr& flight,
 void ProgramCache::fly_aside(Hash128 total, const FlightPtr& flight,
                              const std::function<ProgramPtr()>& compile) {
   try {
-    return start_thread_([this, total, flight, compile] { fly(total, flight, compile); });
+    return start_thread_([this, total, flight, compile] {
+      probe::Hold until_landed(probe::Hold::End::kLeave);
+      fly(total, flight, compile);
+    });
   } catch (const std::exception&) {
   }
   fly(total, flight, compile);
@@ -143,6 +147,7 @@ ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint6
                                          const std::function<ProgramPtr()>& compile) {
   static probe::Counter& misses = probe::counter("CompileCacheMiss");
   Hash128 total = key.total;
+  probe::Hold hold;  // the compile's messages are told by who waits for it, without the lock
   std::unique_lock lock(mu_);
   for (;;) {
     bool collides = false;

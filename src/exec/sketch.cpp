@@ -1,6 +1,7 @@
 #include "exec/sketch.h"
 
 #include <algorithm>
+#include <map>
 
 namespace tp::exec {
 
@@ -27,15 +28,28 @@ void add_leaf(Sketch& s, const ir::LeafUse& use) {
                       n.sharding()});
 }
 
+// Ops by what records them; their attributes may hold sizes.
+using Line = std::pair<std::string_view, ir::LocationId>;
+std::map<Line, size_t> lines_of(const Sketch& s) {
+  std::map<Line, size_t> count;
+  for (const Sketch::Op& o : s.ops) ++count[{o.name, o.where}];
+  return count;
+}
+
 }  // namespace
 
-Sketch make_sketch(const ir::Graph& g, const Key& key, std::string site) {
+Sketch make_sketch(const ir::Graph& g, const Key& key, std::string site,
+                   std::span<const Donor> donors) {
   Sketch s;
   s.key = key;
   s.site = std::move(site);
   for (const ir::Node* n : g.order)
     if (n->role() == ir::Role::kInterior) add_op(s, *n);
   for (const ir::LeafUse& use : g.leaves) add_leaf(s, use);
+  for (Sketch::Leaf& l : s.leaves)
+    l.donated = l.feed == ir::Feed::kBuffer &&
+                std::any_of(donors.begin(), donors.end(),
+                            [&](const Donor& d) { return d.parameter == l.index; });
   for (const ir::Value& r : g.roots)
     s.roots.push_back({r.node->kind().name, r.type(), r.node->location()});
   std::sort(s.labels.begin(), s.labels.end());
@@ -58,6 +72,45 @@ size_t distance(const Sketch& a, const Sketch& b) {
                                                  : b.roots.size() - a.roots.size();
   // An op weighs more than a leaf: a new batch size changes many leaves and no op.
   return 4 * (a.labels.size() + b.labels.size() - 2 * common) + (leaves - same) + roots;
+}
+
+Shared shared(const Sketch& known, const Sketch& now) {
+  Shared s{.of_ops = now.ops.size()};
+  auto before = lines_of(known);
+  for (const auto& [line, n] : lines_of(now))
+    if (auto it = before.find(line); it != before.end()) s.ops += std::min(n, it->second);
+  std::map<std::string, size_t> types;
+  for (const Sketch::Leaf& l : known.leaves)
+    if (l.feed == ir::Feed::kBuffer) ++types[l.type.text()];
+  for (const Sketch::Leaf& l : now.leaves) {
+    if (l.feed != ir::Feed::kBuffer) continue;
+    ++s.of_arguments;
+    if (auto it = types.find(l.type.text()); it != types.end() && it->second > 0) {
+      --it->second;
+      ++s.arguments;
+    }
+  }
+  return s;
+}
+
+bool Shared::little() const {
+  constexpr size_t kFew = 8;  // a small graph's differences are few to read
+  bool ops_differ = of_ops >= kFew && 2 * ops < of_ops;
+  return ops_differ || (of_arguments >= kFew && 4 * arguments < of_arguments);
+}
+
+Rounds rounds_of(const Sketch& s) {
+  constexpr size_t kLeastOps = 1000, kLeastRounds = 8;
+  if (s.ops.size() < kLeastOps) return {};
+  auto lines = lines_of(s);
+  std::vector<size_t> counts;
+  for (const auto& [line, n] : lines) counts.push_back(n);
+  auto tenth = counts.begin() + static_cast<long>(counts.size() / 10);
+  std::nth_element(counts.begin(), tenth, counts.end());
+  if (*tenth < kLeastRounds) return {};
+  for (const Sketch::Op& o : s.ops)
+    if (o.where && lines[{o.name, o.where}] >= *tenth) return {*tenth, o.where};
+  return {};
 }
 
 }  // namespace tp::exec

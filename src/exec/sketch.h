@@ -3,9 +3,11 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "exec/donation.h"
 #include "exec/key.h"
 #include "ir/graph.h"
 
@@ -26,6 +28,7 @@ struct Sketch {
     uint32_t index;
     ir::LocationId where;
     std::shared_ptr<const std::string> sharding;
+    bool donated = false;  // given up to the program; no part of `same`
     bool same(const Leaf& o) const;
   };
   struct Root {
@@ -44,10 +47,27 @@ struct Sketch {
   std::string environment, torch, ours;
 };
 
-Sketch make_sketch(const ir::Graph& g, const Key& key, std::string site);
+// `donors`: parameters that are given up to the program.
+Sketch make_sketch(const ir::Graph& g, const Key& key, std::string site,
+                   std::span<const Donor> donors = {});
 
 // How unlike two graphs are; 0 for equal ops and leaf types. Linear in their sizes.
 size_t distance(const Sketch& a, const Sketch& b);
+
+// How much of a graph another one has: ops of the same line, arguments of the same type.
+struct Shared {
+  size_t ops = 0, of_ops = 0, arguments = 0, of_arguments = 0;
+  bool little() const;  // so little that no difference between the two explains anything
+};
+Shared shared(const Sketch& known, const Sketch& now);
+
+// Steps that one graph holds, where nothing synced between them: nearly each line's ops stand in it
+// that many times. 1 where it does not look like that.
+struct Rounds {
+  size_t count = 1;
+  ir::LocationId where = 0;  // a line of them
+};
+Rounds rounds_of(const Sketch& s);
 
 // Why `now` is not `known`: the first reason is the likeliest.
 struct Reason {

@@ -26,7 +26,7 @@ LocationId intern(const Location& l);
 const Location& location_of(LocationId id);
 inline bool is_backward(LocationId id) { return (id & kBackward) != 0; }
 
-// "train.py:41", with " (backward)" where it is; empty for 0.
+// "train.py:41", + " (backward)" where it is; a full path where files share a name; empty for 0.
 std::string line_text(LocationId id);
 // "train.py:41 in step"
 std::string line_and_function(LocationId id);

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 
 #include "base/flags.h"
 #include "base/forks.h"
+#include "probe/hold.h"
 
 namespace tp::probe {
 namespace {
@@ -51,6 +53,42 @@ void to_stderr(int, std::string_view text) {
   std::fprintf(stderr, "torch_pjrt: %.*s\n", static_cast<int>(text.size()), text.data());
 }
 std::atomic<void (*)(int, std::string_view)> g_sink{to_stderr};
+
+struct Message {
+  int level;
+  std::string text;
+};
+struct Held {
+  std::mutex mu;
+  std::deque<Message> messages;
+  std::atomic<bool> any{false};
+};
+Held& held() {
+  static auto* h = new Held;
+  return *h;
+}
+thread_local int t_holds = 0;
+thread_local bool t_telling = false;
+
+void tell(int level, std::string_view text) {
+  if (t_telling) return to_stderr(level, text);
+  t_telling = true;
+  g_sink.load()(level, text);
+  t_telling = false;
+}
+
+void tell_held() {
+  Held& h = held();
+  while (h.any.load(std::memory_order_relaxed)) {
+    std::deque<Message> now;
+    {
+      std::lock_guard lock(h.mu);
+      now.swap(h.messages);
+      h.any = false;
+    }
+    for (const Message& m : now) tell(m.level, m.text);
+  }
+}
 
 }  // namespace
 
@@ -102,8 +140,29 @@ int64_t dial() {
 }
 
 void say(int level, std::string_view text) {
-  if (level <= dial()) g_sink.load()(level, text);
+  if (level > dial()) return;
+  if (t_holds == 0) {
+    tell_held();
+    return tell(level, text);
+  }
+  Held& h = held();
+  std::lock_guard lock(h.mu);
+  h.messages.push_back({level, std::string(text)});
+  h.any = true;
 }
+
+void begin_hold() { ++t_holds; }
+void end_hold() noexcept {
+  if (--t_holds == 0) tell_held();
+}
+Hold::Hold(End end) : end_(end) { begin_hold(); }
+Hold::~Hold() {
+  if (end_ == End::kTell)
+    end_hold();
+  else
+    --t_holds;
+}
+
 void set_sink(void (*sink)(int, std::string_view)) { g_sink = sink ? sink : to_stderr; }
 
 }  // namespace tp::probe

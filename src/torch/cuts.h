@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ir/location.h"
+#include "ir/callers.h"
 
 namespace tp::torch_room {
 
@@ -35,20 +35,24 @@ class Read {
  private:
   void record();
   const char* kind_;
-  ir::LocationId where_;
+  ir::Site where_;
+  const char* advice_ = nullptr;
   int64_t start_, wait_;
   bool cut_ = false;
 };
 
 struct ReadLine {
   const char* kind;
-  ir::LocationId where;
+  ir::Site where;
+  const char* advice;  // what to do about its cuts
   int64_t cuts, reads, wait_ns;
 };
 std::vector<ReadLine> read_lines();
 void clear_read_lines();
 
-// While above zero, a cut raises at its line. Process-wide.
-void forbid_cuts(int change);
+// While on, a cut raises at its line: for the calling thread and the backward passes that it starts
+// (torch/thread_modes.h). Takes and gives ThreadMode::kNoCuts's values.
+int exchange_no_cuts(int to);
+bool cuts_forbidden();
 
 }  // namespace tp::torch_room

@@ -1,5 +1,6 @@
 #include "torch/eager.h"
 
+#include <mutex>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "probe/probe.h"
 #include "torch/runtime.h"
 #include "torch/tensor.h"
+#include "torch/thread_modes.h"
 
 namespace tp::torch_room {
 
@@ -85,9 +87,40 @@ void run_device(Cut& c) {
 
 }  // namespace
 
+namespace {
+
+// Guards all below, and the changes of g_eager_mode.
+std::mutex g_switch;
+std::atomic<bool> g_for_all{false};
+int g_threads_on = 0;
+
+void update_locked() { g_eager_mode = g_for_all || g_threads_on > 0; }
+
+}  // namespace
+
+bool eager_here() {
+  if (!eager_mode()) return false;
+  int own = thread_mode(ThreadMode::kEager);
+  return own == kModeUnset ? g_for_all.load() : own == kModeOn;
+}
+
+bool eager_for_all() { return g_for_all; }
+
 bool set_eager_mode(bool on) {
-  if (on && !eager_mode()) sync_all();
-  return g_eager_mode.exchange(on);
+  if (on && !eager_here()) sync_all();
+  std::lock_guard lock(g_switch);
+  bool before = g_for_all.exchange(on);
+  update_locked();
+  return before;
+}
+
+int exchange_thread_eager_mode(int to) {
+  if (to == kModeOn && !eager_here()) sync_all();
+  int before = exchange_thread_mode(ThreadMode::kEager, to);
+  std::lock_guard lock(g_switch);
+  g_threads_on += (to == kModeOn) - (before == kModeOn);
+  update_locked();
+  return before;
 }
 
 void touch(Alias& a) {
@@ -131,6 +164,7 @@ bool run_known(Alias& a) {
 
 void OpScope::run() {
   if (t_recording.depth > 1) return;
+  if (!eager_here()) return t_recording.touched.clear();
   if (t_recording.touched.size() == 1) {
     AliasPtr a = t_recording.touched[0].lock();
     if (!a || run_known(*a)) return t_recording.touched.clear();

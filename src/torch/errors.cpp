@@ -5,7 +5,7 @@
 
 namespace tp::torch_room {
 
-std::string user_frame() { return ir::line_and_function(user_line()); }
+std::string user_frame() { return ir::site_text(user_site()); }
 
 void rethrow(const Error& e, const std::string& context) {
   std::string text = e.what();

@@ -12,7 +12,7 @@
 namespace tp::torch_room {
 
 // The user's Python line of the calling thread ("train.py:41 in step"; for a backward op that of
-// its forward op), empty where there is none.
+// its forward op; of a library's line also who called it), empty where there is none.
 std::string user_frame();
 
 // Throws the c10 exception whose Python type matches e.code().

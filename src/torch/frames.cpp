@@ -4,6 +4,7 @@
 #include <Python.h>
 #include <torch/csrc/autograd/node.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -30,11 +31,12 @@ struct Frame {
 };
 constexpr bool kKnownLayout = PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000;
 
-enum class Kind : uint8_t { kUser = 1, kLibrary };
+// From 1 on: it stands on code objects, where 0 is none.
+enum class Kind : uint8_t { kOwn = 1, kOthers, kTorch };
 
 struct Known {
   TableMutex mu;
-  std::vector<std::string> libraries;
+  std::vector<std::string> torch, others;  // folders
 };
 Known& known() {
   static auto* k = new Known;
@@ -50,7 +52,7 @@ std::array<Forward, 1u << 14> g_forward;
 
 struct CodeSlot {
   PyCodeObject* code = nullptr;
-  Kind kind = Kind::kUser;
+  Kind kind = Kind::kOwn;
 };
 struct LineSlot {
   const char* instruction = nullptr;
@@ -125,20 +127,26 @@ std::string utf8(PyObject* text) {
   return s ? s : "";
 }
 
-bool is_library(const std::string& file) {
-  for (const std::string& dir : known().libraries)
-    if (file.starts_with(dir)) return true;
-  return file.starts_with("<frozen");
+bool below(const std::string& file, const std::vector<std::string>& folders) {
+  return std::any_of(folders.begin(), folders.end(),
+                     [&](const std::string& folder) { return file.starts_with(folder); });
+}
+
+Kind kind_of_file(const std::string& file) {
+  if (below(file, known().torch) || file.starts_with("<frozen")) return Kind::kTorch;
+  bool package =
+      file.find("/site-packages/") != file.npos || file.find("/dist-packages/") != file.npos;
+  return package || below(file, known().others) ? Kind::kOthers : Kind::kOwn;
 }
 
 [[gnu::noinline]] Kind classify(PyCodeObject* code) {
   Gil gil;  // before the lock: nobody who has it waits for the GIL
   if (void* extra = get_extra(code)) return static_cast<Kind>(reinterpret_cast<uintptr_t>(extra));
   std::string file = utf8(code->co_filename);
-  Kind kind = Kind::kUser;
+  Kind kind = Kind::kOwn;
   {
     std::lock_guard lock(known().mu);
-    if (is_library(file)) kind = Kind::kLibrary;
+    kind = kind_of_file(file);
   }
   set_extra(code, reinterpret_cast<void*>(static_cast<uintptr_t>(kind)));
   return kind;
@@ -158,45 +166,87 @@ ir::Location name(PyCodeObject* code, int byte_offset, const std::string& scope)
   return l;
 }
 
+LocationId own_line(Thread& t, const Frame* f);
+
 [[gnu::noinline]] LocationId name_line(Thread& t, const Frame& f) {
   Gil gil;
   const char* begin = f.code->co_code_adaptive;
-  return ir::intern(name(f.code, static_cast<int>(f.instruction - begin), t.scope));
+  LocationId id = ir::intern(name(f.code, static_cast<int>(f.instruction - begin), t.scope));
+  if (kind_of(t, f.code) == Kind::kOthers)
+    if (LocationId own = own_line(t, f.previous)) ir::set_caller(id, own);
+  return id;
 }
 
 LocationId line_of(Thread& t, const Frame& f) {
   LineSlot& slot = t.lines[slot_of(f.instruction, t.lines.size())];
-  if (slot.instruction != f.instruction || slot.scope != t.scope_id) [[unlikely]]
-    slot = {f.instruction, t.scope_id, name_line(t, f)};
+  if (slot.instruction != f.instruction || slot.scope != t.scope_id) [[unlikely]] {
+    LocationId id = name_line(t, f);  // may use the slot for another line
+    slot = {f.instruction, t.scope_id, id};
+  }
   return slot.id;
 }
 
-// The public way, for other Pythons: slower, and it takes the GIL.
-LocationId walk_objects(Thread& t) {
+// The innermost of the user's own lines from `f` outwards.
+LocationId own_line(Thread& t, const Frame* f) {
+  for (; f; f = f->previous)
+    if (kind_of(t, f->code) == Kind::kOwn) return line_of(t, *f);
+  return 0;
+}
+
+// Calls f(code, byte offset) for the calling thread's frames, innermost first, while it gives true.
+// The public way: slower, and it takes the GIL.
+template <class F>
+void each_object(const F& look_at) {
   Gil gil;
-  LocationId id = 0;
   PyFrameObject* f = PyThreadState_GetFrame(PyThreadState_Get());
   while (f) {
     PyCodeObject* code = PyFrame_GetCode(f);
-    if (kind_of(t, code) == Kind::kUser) id = ir::intern(name(code, PyFrame_GetLasti(f), t.scope));
+    bool more = look_at(code, PyFrame_GetLasti(f));
     Py_DECREF(code);
-    PyFrameObject* back = id ? nullptr : PyFrame_GetBack(f);
+    PyFrameObject* back = more ? PyFrame_GetBack(f) : nullptr;
     Py_DECREF(f);
     f = back;
   }
-  return id;
 }
 
-LocationId walk(Thread& t) {
+// For other Pythons: both lines always.
+ir::Site walk_objects(Thread& t) {
+  ir::Site found;
+  each_object([&](PyCodeObject* code, int offset) {
+    Kind kind = kind_of(t, code);
+    if (kind == Kind::kTorch || (found.at && kind == Kind::kOthers)) return true;
+    (found.at ? found.own : found.at) = ir::intern(name(code, offset, t.scope));
+    return kind == Kind::kOthers;
+  });
+  if (found.own) ir::set_caller(found.at, found.own);
+  return found;
+}
+
+[[gnu::noinline]] void forget_dead(Thread& t, uint64_t deaths) {
+  t.deaths = deaths;
+  t.codes.fill({});
+  t.lines.fill({});
+}
+
+// `both`: the user's own line too.
+ir::Site walk(Thread& t, bool both) {
+  uint64_t deaths = g_deaths.load(std::memory_order_relaxed);
+  if (deaths != t.deaths) [[unlikely]]
+    forget_dead(t, deaths);
   PyThreadState* state = PyGILState_GetThisThreadState();
-  if (!state) return 0;
+  if (!state) return {};
   if (!g_layout.load(std::memory_order_relaxed)) return walk_objects(t);
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
   auto* f = reinterpret_cast<const Frame*>(state->cframe->current_frame);
-  for (; f; f = f->previous)
-    if (kind_of(t, f->code) == Kind::kUser) return line_of(t, *f);
+  for (; f; f = f->previous) {
+    Kind kind = kind_of(t, f->code);
+    if (kind == Kind::kTorch) continue;
+    ir::Site found{line_of(t, *f), 0};
+    if (both && kind == Kind::kOthers) found.own = own_line(t, f->previous);
+    return found;
+  }
 #endif
-  return 0;
+  return {};
 }
 
 LocationId from_autograd(Thread& t) {
@@ -219,19 +269,10 @@ void remember(Thread& t, LocationId id) {
   f.at.store(id, std::memory_order_relaxed);
 }
 
-[[gnu::noinline]] void forget_dead(Thread& t, uint64_t deaths) {
-  t.deaths = deaths;
-  t.codes.fill({});
-  t.lines.fill({});
-}
-
 LocationId look() {
   if (!Py_IsInitialized()) return 0;
   Thread& t = t_thread;
-  uint64_t deaths = g_deaths.load(std::memory_order_relaxed);
-  if (deaths != t.deaths) [[unlikely]]
-    forget_dead(t, deaths);
-  LocationId id = walk(t);
+  LocationId id = walk(t, false).at;
   if (!id) return from_autograd(t);
   remember(t, id);
   return id;
@@ -260,6 +301,26 @@ bool check_layout() {
 
 LocationId here() { return g_on.load(std::memory_order_relaxed) ? look() : 0; }
 LocationId user_line() { return look(); }
+
+ir::Site user_site() {
+  if (!Py_IsInitialized()) return {};
+  ir::Site found = walk(t_thread, true);
+  if (found.at) return found;
+  LocationId at = from_autograd(t_thread);
+  return {at, ir::caller_of(at)};
+}
+
+std::vector<std::string> torch_files() {
+  std::vector<std::string> files;
+  if (!Py_IsInitialized() || !PyGILState_GetThisThreadState()) return files;
+  each_object([&](PyCodeObject* code, int) {
+    if (classify(code) != Kind::kTorch) return false;
+    files.push_back(utf8(code->co_filename));
+    return true;
+  });
+  return files;
+}
+
 bool frames_on() { return g_on; }
 void set_frames_on(bool on) { g_on = on; }
 
@@ -269,7 +330,12 @@ void add_library_directory(std::string directory) {
        g_layout = check_layout(), true);
   (void)once;
   std::lock_guard lock(known().mu);
-  known().libraries.push_back(std::move(directory));
+  known().torch.push_back(std::move(directory));
+}
+
+void add_others_directory(std::string directory) {
+  std::lock_guard lock(known().mu);
+  known().others.push_back(std::move(directory));
 }
 
 std::string exchange_scope(std::string scope) {

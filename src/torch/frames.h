@@ -4,9 +4,15 @@
 //
 // Frames of torch and torch_pjrt are skipped. On autograd's threads, which have no frames, the line
 // is that of the forward op whose sequence number the running backward node carries. Any thread.
+//
+// A line is the user's own unless its file is of an installed package or of Python's library. For a
+// line that is not, the user's own innermost line is looked for when the line is first seen
+// (ir/callers.h), and at each message.
 #pragma once
 #include <string>
+#include <vector>
 
+#include "ir/callers.h"
 #include "ir/location.h"
 
 namespace tp::torch_room {
@@ -15,11 +21,16 @@ namespace tp::torch_room {
 ir::LocationId here();
 // For messages: also while frames are off.
 ir::LocationId user_line();
+ir::Site user_site();
+// Files of torch between the kernel and that line, innermost first. Slow, and takes the GIL.
+std::vector<std::string> torch_files();
 bool frames_on();
 void set_frames_on(bool on);
 
-// Files below `directory` (with a slash at its end) are not the user's.
+// Files below `directory` (with a slash at its end) are torch's: skipped.
 void add_library_directory(std::string directory);
+// Files below it are others'; so are all below a folder site-packages or dist-packages.
+void add_others_directory(std::string directory);
 // The calling thread's scope: names joined by '/'; empty leaves all. Gives the scope before.
 std::string exchange_scope(std::string scope);
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "ir/callers.h"
 #include "probe/probe.h"
 #include "torch/tensor.h"
 
@@ -44,7 +45,7 @@ std::string memory_report() {
   for (const Live& l : live) sum += l.type.bytes();
   std::string s = cat("live on the device: ", live.size(), " tensors, ", size_text(sum));
   for (size_t i = 0; i < std::min(kShown, live.size()); ++i) {
-    std::string line = ir::line_text(live[i].made_at);
+    std::string line = ir::line_and_caller(live[i].made_at);
     s += cat(i ? ", " : "; the largest: ", live[i].type.text(), " ",
              size_text(live[i].type.bytes()), line.empty() ? "" : " made at ", line);
   }

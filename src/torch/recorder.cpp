@@ -22,6 +22,7 @@
 #include "torch/host_op.h"
 #include "torch/random.h"
 #include "torch/trace.h"
+#include "torch/unsynced.h"
 
 namespace tp::torch_room {
 
@@ -461,6 +462,7 @@ ir::NodePtr Call::node(const Inferred& types) {
   ir::NodePtr made =
       ir::Node::make(*op_.kind, {operands_.data(), operands_.size()}, types.types, attrs_.words());
   made->set_location(here());
+  note_recorded(*made);
   return made;
 }
 

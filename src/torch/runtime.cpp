@@ -18,11 +18,13 @@
 #include "exec/blame.h"
 #include "gen/build_info.h"
 #include "probe/events.h"
+#include "probe/hold.h"
 #include "probe/probe.h"
 #include "torch/census.h"
 #include "torch/cuts.h"
 #include "torch/errors.h"
 #include "torch/trace.h"
+#include "torch/unsynced.h"
 
 namespace tp::torch_room {
 
@@ -237,6 +239,7 @@ bool sync_devices(bool force_data) {
   probe::Section section("torch_pjrt::sync");
   probe::event(probe::Phase::kRecord, last_end, probe::now_ns());
   sample_census(probe::next_step());
+  note_synced();
   int n = device_count();
   for (int d = 0; d < n; ++d) ran = sync_sound(d, force_data) || ran;
   last_end = probe::now_ns();
@@ -393,9 +396,11 @@ void GilRelease::set_provider(void* (*release)(), void (*acquire)(void*)) {
   g_release = release;
   g_acquire = acquire;
 }
-GilRelease::GilRelease() : state_(g_release ? g_release() : nullptr) {}
+// Whoever waits with the GIL released may hold locks of ours: messages wait for its end.
+GilRelease::GilRelease() : state_(g_release ? g_release() : nullptr) { probe::begin_hold(); }
 GilRelease::~GilRelease() {
   if (state_) g_acquire(state_);
+  probe::end_hold();
 }
 
 exec::Executor& executor() {

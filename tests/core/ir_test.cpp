@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "ir/location.h"
+#include "ir/callers.h"
 #include "ir/node.h"
 
 namespace tp::ir {
@@ -246,6 +247,26 @@ TEST(Hash, OrderAndLengthMatter) {
   EXPECT_NE(mix(h, uint64_t{0}), h);
   EXPECT_NE(mix(mix(h, uint64_t{0}), uint64_t{0}), mix(h, uint64_t{0}));
   EXPECT_EQ(mix(h, 1).hex().size(), 32u);
+}
+
+TEST(Location, FilesOfOneNameAreToldApartByTheirPaths) {
+  LocationId first = intern({"/a/layers_x.py", 3, "", ""});
+  EXPECT_EQ(line_text(first), "layers_x.py:3");
+  LocationId second = intern({"/b/layers_x.py", 3, "", ""});
+  EXPECT_EQ(line_text(first), "/a/layers_x.py:3");
+  EXPECT_EQ(line_text(second | kBackward), "/b/layers_x.py:3 (backward)");
+}
+
+TEST(Location, ASiteNamesTheLibrarysLineAndTheUsersOwn) {
+  LocationId library = intern({"/lib/trainer_x.py", 8, "fit", ""});
+  LocationId own = intern({"/me/run_x.py", 2, "main", ""});
+  EXPECT_EQ(site_text({library, own}), "trainer_x.py:8 in fit, called from run_x.py:2 in main");
+  EXPECT_EQ(site_text({own, 0}), "run_x.py:2 in main");
+  EXPECT_EQ(site_text({}), "");
+  EXPECT_EQ(line_and_caller(library), "trainer_x.py:8");
+  set_caller(library, own);
+  EXPECT_EQ(line_and_caller(library | kBackward),
+            "trainer_x.py:8 (backward), first reached from run_x.py:2");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "exec/explain.h"
+#include "ir/callers.h"
 
 namespace tp::exec {
 namespace {
@@ -52,7 +53,9 @@ Sketch sketch(const Inputs& in) {
                       .parameter_sequence = g.sequence,
                       .donated = in.donated,
                       .sharding = in.sharding});
-  Sketch s = make_sketch(g, key, "train.py:9");
+  std::vector<Donor> donors;
+  for (uint32_t p : in.donated) donors.push_back({p, 0});
+  Sketch s = make_sketch(g, key, "train.py:9", donors);
   s.environment = in.environment;
   s.torch = in.torch;
   s.ours = in.ours;
@@ -76,7 +79,7 @@ const Case kCases[] = {
     {"ours", [](Inputs& i) { i.ours = "2"; }, "torch_pjrt went 1 -> 2"},
     {"sharding mode", [](Inputs& i) { i.sharding = "auto"; }, "the sharding mode changed"},
     {"donation", [](Inputs& i) { i.donated = {0}; },
-     "other arguments may be given up to the program (donated)"},
+     "arg 0 f32[4] (train.py:1) is overwritten in place: nothing else holds its old value now"},
     {"read", [](Inputs& i) { i.force_data = false; },
      "compiled for a read where before it was for a sync, or the other way round"},
     {"same", [](Inputs&) {},
@@ -95,6 +98,66 @@ TEST(Differences, AMovedShardingNamesItsArgument) {
   Value known = leaf("{replicated}"), now = leaf("{devices=[2]0,1}");
   EXPECT_EQ(why({{op(kExp, {known})}}, {{op(kExp, {now})}}),
             "sharding of arg 0 f32[4] moved: {replicated} -> {devices=[2]0,1} (train.py:1)");
+}
+
+TEST(Differences, ANoLongerDonatedArgumentIsNamed) {
+  Inputs known{{op(kAdd, {kX, leaf(kVec, 3)})}}, now = known;
+  known.donated = {0, 1};
+  now.donated = {0};
+  EXPECT_EQ(why(known, now),
+            "arg 1 f32[4] (train.py:3) is not overwritten in place: something holds its old value");
+}
+
+TEST(Differences, ALibrarysLineComesWithItsCaller) {
+  ir::LocationId library = ir::intern({"/lib/site-packages/lib.py", 7, "f", ""});
+  ir::set_caller(library, line(40));
+  ir::set_caller(library, line(50));  // the first one stays
+  Value now = op(kExp, {op(kNeg, {kX})});
+  now.node->set_location(library);
+  EXPECT_EQ(why({{op(kNeg, {kX})}}, {{now}}),
+            "new op test.exp at lib.py:7, first reached from train.py:40");
+}
+
+// n ops at lines of their own, repeated.
+Inputs steps(int ops, int rounds) {
+  Value v = kX;
+  for (int i = 0; i < ops * rounds; ++i) v = op(i % 2 ? kExp : kNeg, {v}, 100 + i % ops);
+  return Inputs{{v}};
+}
+
+TEST(Rounds, AreCountedWhereNearlyAllLinesRepeat) {
+  Rounds r = rounds_of(sketch(steps(50, 40)));
+  EXPECT_EQ(r.count, 40u);
+  EXPECT_EQ(ir::line_text(r.where), "train.py:100");
+}
+
+TEST(Rounds, AreNoneInASmallGraphOrOneOfManyLines) {
+  EXPECT_EQ(rounds_of(sketch(steps(5, 40))).count, 1u);
+  EXPECT_EQ(rounds_of(sketch(steps(1500, 1))).count, 1u);
+  Value v = steps(20, 100).roots[0];  // a deep model between other lines
+  for (int i = 0; i < 10; ++i) v = op(kExp, {v}, 500 + i);
+  EXPECT_EQ(rounds_of(sketch({{v}})).count, 1u);
+}
+
+TEST(Shared, IsLittleForAnotherModelAndMuchForAnotherSize) {
+  Sketch first = sketch(steps(20, 1));
+  Value other = kX;
+  for (int i = 0; i < 20; ++i) other = op(kExp, {other}, 300 + i);
+  EXPECT_TRUE(shared(first, sketch({{other}})).little());
+  EXPECT_FALSE(shared(first, sketch(steps(21, 1))).little());
+  EXPECT_FALSE(shared(first, first).little());
+  EXPECT_FALSE(shared(sketch({{op(kExp, {kX})}}), sketch({{op(kNeg, {kX}, 9)}})).little());
+}
+
+TEST(Shared, IsLittleWhereAllArgumentsAreOthers) {
+  auto model = [](int64_t width) {
+    ir::Type t = ir::make_type(ir::DType::kF32, std::vector<int64_t>{width});
+    Value v = leaf(t);
+    for (int i = 0; i < 12; ++i) v = op(kAdd, {v, leaf(t)}, 20 + i);
+    return Inputs{{v}};
+  };
+  EXPECT_TRUE(shared(sketch(model(4)), sketch(model(8))).little());
+  EXPECT_FALSE(shared(sketch(model(4)), sketch(model(4))).little());
 }
 
 TEST(Differences, AMovedLineAloneIsNoReason) {

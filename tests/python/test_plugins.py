@@ -1,6 +1,8 @@
 """Finding plugins, and what people read when there is none."""
 
+import importlib.metadata
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -52,7 +54,8 @@ def test_a_missing_cpu_wheel_says_what_to_install(monkeypatch, asked, advice):
     ("entry", "device"), [("xla_cuda13", "CUDA"), ("xla_rocm7", "ROCM"), ("metal", "METAL")]
 )
 def test_jax_plugins_have_short_device_names(entry, device):
-    assert plugins._device_name(entry) == device
+    found = importlib.metadata.EntryPoint(entry, "x", "jax_plugins")
+    assert plugins._device_name(found) == device
 
 
 @pytest.fixture
@@ -92,7 +95,10 @@ def test_entry_points_are_asked_the_three_questions(strangers):
         True,
     )
     assert len(problems) == 1
-    assert "broken: ModuleNotFoundError" in problems[0]
+    assert (
+        "strangers is installed, but no_such_module:Plugin fails: ModuleNotFoundError: "
+        in (problems[0])
+    )
 
 
 def test_a_jax_plugin_is_found_without_importing_it(strangers):
@@ -134,3 +140,73 @@ def test_a_bad_setting_gives_one_clear_message_and_leaves_the_process_usable(
         assert done.stdout.count(word) >= 2, done.stdout  # told each time, not only once
     assert "Error" in done.stdout.split()[0]
     assert "frame #" not in done.stdout  # no C++ stack
+
+
+# ---- packages that fail ---------------------------------------------------------------------
+
+FAILS = {
+    "import": (
+        "import no_such_thing_at_all",
+        "ModuleNotFoundError: No module named 'no_such_thing",
+    ),
+    "raise": ("raise OSError('libchip.so.1: cannot open')", "OSError: libchip.so.1: cannot open"),
+    "syntax": ("def (:", "SyntaxError: "),
+    "exit": ("import sys; sys.exit(3)", "it called sys.exit(3)"),
+    "exit in the class": (
+        "class Plugin:\n    def library_path(self): raise SystemExit('no licence')",
+        "it called sys.exit('no licence')",
+    ),
+    "no class": ("x = 1", "AttributeError: "),
+    "options": (
+        "class Plugin:\n    def client_create_options(self): return 7",
+        "its options must be dicts",
+    ),
+}
+
+
+@pytest.fixture(params=FAILS)
+def failing(request, tmp_path) -> tuple[Path, str]:
+    """A folder with an installed plugin package whose code fails, and what it says."""
+    code, words = FAILS[request.param]
+    info = tmp_path / "chip_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: chip-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[torch_pjrt.plugins]\nchip = chip_plugin:Plugin\n")
+    (tmp_path / "chip_plugin.py").write_text(code + "\n")
+    return tmp_path, words
+
+
+@pytest.mark.parametrize("when", ["before the import", "after the import"])
+def test_pjrt_device_of_a_package_that_fails_says_what_it_said(run_python, failing, when):
+    folder, words = failing
+    late = 'import os; os.environ["PJRT_DEVICE"] = "CHIP"\n' if when == "after the import" else ""
+    env = {"PYTHONPATH": str(folder)} | ({} if late else {"PJRT_DEVICE": "CHIP"})
+    done = run_python(code=USE.replace("for _", f"{late}for _", 1), **env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("PJRT_DEVICE=CHIP: package chip-plugin is installed, but") == 2
+    assert done.stdout.count(words) == 2, done.stdout
+    assert "usable 2.0" in done.stdout
+    assert "no such device" not in done.stdout
+
+
+def test_doctor_outlives_a_package_that_fails(run_python, failing):
+    folder, words = failing
+    done = run_python("-m", "torch_pjrt", "doctor", PYTHONPATH=str(folder), PJRT_DEVICE="CHIP")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "! torch_pjrt.plugins: chip: package chip-plugin is installed, but" in done.stdout
+    assert words in done.stdout
+    assert "chip-plugin again" in done.stdout
+    assert "unset PJRT_DEVICE" in done.stdout
+
+
+def test_a_jax_plugin_without_a_library_says_so(run_python, strangers):
+    (strangers / "strange_jax" / "xla_odd9" / "plugin.so").unlink()
+    done = run_python(code=USE, PYTHONPATH=str(strangers), PJRT_DEVICE="ODD")
+    assert "no shared library that names GetPjrtApi is in" in done.stdout, done.stdout
+
+
+def test_of_two_packages_for_one_device_the_one_that_works_wins(monkeypatch):
+    broken = plugins.Plugin("CHIP", "", "first", problem="fails")
+    works = plugins.Plugin("CHIP", "/x.so", "second")
+    monkeypatch.setattr(plugins, "find_entry_points", lambda _: [broken, works])
+    assert [p.source for p in plugins.find() if p.name == "CHIP"] == ["second"]
