@@ -42,6 +42,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     note_device_thread(current);
   }
   c10::Stream getStream(c10::Device d) const override {
+    note_device_node();  // each autograd node asks for its device's stream when it is made
     return c10::Stream(c10::Stream::DEFAULT, d);
   }
   c10::Stream getDefaultStream(c10::Device d) const override { return getStream(d); }
@@ -49,6 +50,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   // Autograd starts as many threads as there are devices at its first backward, which may come
   // before there is a client: then as many as there may be.
   c10::DeviceIndex deviceCount() const noexcept override {
+    return autograd_may_start_threads() ? most_devices() : 0;
+  }
+  static c10::DeviceIndex most_devices() noexcept {
     constexpr c10::DeviceIndex kMost = 16;  // of a host, where a plugin has not been asked
     try {
       if (client::client_exists())
@@ -81,7 +85,7 @@ struct Hooks final : at::XLAHooksInterface {
   at::Generator getNewGenerator(c10::DeviceIndex) const override { return new_generator(); }
   c10::DeviceIndex getCurrentDevice() const override { return Guard::current; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return client::client_exists(); }
-  c10::DeviceIndex deviceCount() const override { return Guard().deviceCount(); }
+  c10::DeviceIndex deviceCount() const override { return Guard::most_devices(); }
   bool isPinnedPtr(const void*) const override { return false; }
 };
 
