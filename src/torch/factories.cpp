@@ -387,8 +387,8 @@ Tensor efficient_zero(IntArrayRef size, std::optional<at::ScalarType> dtype,
 // `t.data = u` and Module.to ask this. PyTorch's own list of dense devices lacks XLA.
 bool may_share_type(const Tensor& t, const Tensor& u) {
   constexpr c10::DispatchKeySet kDense(c10::DispatchKey::Dense);
-  constexpr c10::DispatchKeySet kDevices({c10::BackendComponent::CPUBit,
-                                          c10::BackendComponent::XLABit});
+  constexpr c10::DispatchKeySet kDevices(
+      {c10::BackendComponent::CPUBit, c10::BackendComponent::XLABit});
   auto dense = [&](const Tensor& x) {
     return x.key_set().has_any(kDense) && x.key_set().has_any(kDevices);
   };

@@ -328,9 +328,9 @@ at::Tensor make_tensor(Value v, std::span<const int64_t> strides, c10::Device de
   bool plain = strides.empty() || row_major(type.dims(), strides);
   auto alias = c10::make_intrusive<Alias>(
       std::move(v), plain ? nullptr : std::make_unique<Dims>(strides), device);
-  auto impl = c10::make_intrusive<Impl>(
-      c10::Storage(std::move(alias)),
-      caffe2::TypeMeta::fromScalarType(to_scalar_type(type.dtype())));
+  auto impl =
+      c10::make_intrusive<Impl>(c10::Storage(std::move(alias)),
+                                caffe2::TypeMeta::fromScalarType(to_scalar_type(type.dtype())));
   // Strides of size-1 dims move no byte, so the alias is row-major; but eager shows them, so the
   // tensor does.
   if (eager_mode() && !tracing()) touch(*impl->alias());

@@ -18,7 +18,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -56,7 +56,7 @@ def outcome(f: Callable[[], Any]) -> Any:
         warnings.simplefilter("always")
         try:
             result = plain(f())
-        except Exception as error:  # noqa: BLE001 - an outcome like any other
+        except Exception as error:
             result = [type(error).__name__, re.sub(r"0x[0-9a-f]+", "0x", str(error))[:300]]
     return [result, sorted({(w.category.__name__, Path(w.filename).name) for w in seen})]
 
@@ -90,10 +90,17 @@ def attributes_of_a_parameter():
 def identity_of_parameters():
     m = model()
     before = [*m.parameters()]
-    return [[a is b for a, b in zip(f(m).parameters(), before, strict=True)] for f in (
-        nn.Module.half, nn.Module.double, nn.Module.float, nn.Module.cpu,
-        lambda m: m.to("meta"), lambda m: m.to_empty(device="cpu"),
-    )]  # fmt: skip
+    return [
+        [a is b for a, b in zip(f(m).parameters(), before, strict=True)]
+        for f in (
+            nn.Module.half,
+            nn.Module.double,
+            nn.Module.float,
+            nn.Module.cpu,
+            lambda m: m.to("meta"),
+            lambda m: m.to_empty(device="cpu"),
+        )
+    ]
 
 
 @program
@@ -148,7 +155,7 @@ class Tagged(nn.Parameter):
 
 
 class Wrapped(torch.Tensor):
-    calls: list[str] = []
+    calls: ClassVar[list[str]] = []
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -207,8 +214,15 @@ def data_of_foreign_kinds():
 
         return outcome(assign)[0]
 
-    return [each(t) for t in (torch.ones(2).to_sparse(), torch.ones(2).to_mkldnn(),
-                              torch.ones(2, device="meta"), torch.ones(2, dtype=torch.int64))]  # fmt: skip
+    return [
+        each(t)
+        for t in (
+            torch.ones(2).to_sparse(),
+            torch.ones(2).to_mkldnn(),
+            torch.ones(2, device="meta"),
+            torch.ones(2, dtype=torch.int64),
+        )
+    ]
 
 
 @program
@@ -258,9 +272,17 @@ def copies():
     t = torch.ones(3, requires_grad=True)
     t.tag = 1
     c = copy.copy(t)
-    return [copy.deepcopy(m)(X), vars(c), c, c.data_ptr() == t.data_ptr(), copy.copy(m)[0] is m[0],
-            copy.copy(nn.Parameter(torch.ones(2))), copy.copy(Tagged(torch.ones(2))),
-            copy.copy(torch.ones(2).to_sparse()), copy.copy(torch.ones(2, device="meta"))]  # fmt: skip
+    return [
+        copy.deepcopy(m)(X),
+        vars(c),
+        c,
+        c.data_ptr() == t.data_ptr(),
+        copy.copy(m)[0] is m[0],
+        copy.copy(nn.Parameter(torch.ones(2))),
+        copy.copy(Tagged(torch.ones(2))),
+        copy.copy(torch.ones(2).to_sparse()),
+        copy.copy(torch.ones(2, device="meta")),
+    ]
 
 
 @program
@@ -274,9 +296,14 @@ def pickles():
 @program
 def files():
     out = []
-    for kwargs in ({}, {"map_location": "cpu"}, {"map_location": lambda s, _: s},
-                   {"map_location": {"cpu": "meta"}}, {"weights_only": False},
-                   {"map_location": torch.device("meta")}):  # fmt: skip
+    for kwargs in (
+        {},
+        {"map_location": "cpu"},
+        {"map_location": lambda s, _: s},
+        {"map_location": {"cpu": "meta"}},
+        {"weights_only": False},
+        {"map_location": torch.device("meta")},
+    ):
         file = io.BytesIO()
         t = torch.ones(3)
         torch.save({"m": model().state_dict(), "views": [t, t[1:]]}, file)
@@ -307,7 +334,11 @@ def scripts():
 @program
 def parametrizations_():
     out = []
-    for f in (parametrizations.weight_norm, parametrizations.orthogonal, parametrizations.spectral_norm):
+    for f in (
+        parametrizations.weight_norm,
+        parametrizations.orthogonal,
+        parametrizations.spectral_norm,
+    ):
         m = f(nn.Linear(3, 3))
         y = m(X)
         before = list(m.parameters())
@@ -404,8 +435,12 @@ def meta_modules():
 def fake_modules():
     out, real = [], model()
     with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True):
-        for f in (lambda: real.half(), lambda: model().half(), lambda: model().to("meta"),
-                  lambda: model()(torch.ones(1, 3)).sum().backward()):  # fmt: skip
+        for f in (
+            lambda: real.half(),
+            lambda: model().half(),
+            lambda: model().to("meta"),
+            lambda: model()(torch.ones(1, 3)).sum().backward(),
+        ):
             out.append(outcome(lambda f=f: str(f()))[0])
     return out
 
@@ -417,8 +452,12 @@ def exported():
     inner = e.module()
     before = list(m.parameters())
     m.double()
-    return [[a is b for a, b in zip(m.parameters(), before, strict=True)], m(X.double()),
-            inner.double().state_dict(), str(e.graph)]  # fmt: skip
+    return [
+        [a is b for a, b in zip(m.parameters(), before, strict=True)],
+        m(X.double()),
+        inner.double().state_dict(),
+        str(e.graph),
+    ]
 
 
 @program
@@ -438,14 +477,19 @@ def compiled_optimizer_steps():
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     out = []
-    for make in (lambda p: torch.optim.SGD(p, 0.1, momentum=0.9), lambda p: torch.optim.AdamW(p, 0.1)):
+    for make in (
+        lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+        lambda p: torch.optim.AdamW(p, 0.1),
+    ):
         m = model()
         optimizer = make(m.parameters())
         step = torch.compile(optimizer.step, backend="eager")
         for _ in range(2):
             m(X).sum().backward()
             step()
-        out.append([list(m.parameters()), sum(torch._dynamo.utils.counters["graph_break"].values())])
+        out.append(
+            [list(m.parameters()), sum(torch._dynamo.utils.counters["graph_break"].values())]
+        )
     return out
 
 
@@ -455,13 +499,23 @@ def compiled_optimizer_steps():
 @program
 def optimizers():
     out = []
-    for kind in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.RMSprop,
-                 torch.optim.Adagrad, torch.optim.Adadelta, torch.optim.NAdam):  # fmt: skip
+    for kind in (
+        torch.optim.SGD,
+        torch.optim.Adam,
+        torch.optim.AdamW,
+        torch.optim.RMSprop,
+        torch.optim.Adagrad,
+        torch.optim.Adadelta,
+        torch.optim.NAdam,
+    ):
         m = model()
         out.append(trained(m, kind(m.parameters(), lr=0.1)))
     m = model()
-    return [out, trained(m, torch.optim.SGD(m.parameters(), 0.1, momentum=0.9, nesterov=True)),
-            trained(m, torch.optim.Adam(m.parameters(), 0.1, fused=True))]  # fmt: skip
+    return [
+        out,
+        trained(m, torch.optim.SGD(m.parameters(), 0.1, momentum=0.9, nesterov=True)),
+        trained(m, torch.optim.Adam(m.parameters(), 0.1, fused=True)),
+    ]
 
 
 @program
@@ -503,7 +557,10 @@ def optimizer_hooks():
 def gradient_of_a_gradient():
     x = X.clone().requires_grad_()
     y = torch.autograd.grad(x.pow(3).sum(), x, create_graph=True)[0]
-    return [torch.autograd.grad(y.sum(), x), torch.autograd.functional.hessian(lambda t: t.pow(3).sum(), X)]
+    return [
+        torch.autograd.grad(y.sum(), x),
+        torch.autograd.functional.hessian(lambda t: t.pow(3).sum(), X),
+    ]
 
 
 @program
@@ -558,7 +615,14 @@ def random_numbers():
     with torch.random.fork_rng():
         torch.manual_seed(-1)
         c = torch.rand(1)
-    return [a, b, torch.randn(2), c, torch.initial_seed(), outcome(lambda: torch.manual_seed(2**70))[0]]
+    return [
+        a,
+        b,
+        torch.randn(2),
+        c,
+        torch.initial_seed(),
+        outcome(lambda: torch.manual_seed(2**70))[0],
+    ]
 
 
 @program
@@ -566,15 +630,26 @@ def dlpack_and_numpy():
     t = torch.arange(3.0)
     u = torch.from_dlpack(t)
     u.add_(1)
-    return [t, t.__dlpack_device__(), torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(t)),
-            t.numpy().sum().item(), outcome(lambda: X.clone().requires_grad_().__dlpack__())[0]]  # fmt: skip
+    return [
+        t,
+        t.__dlpack_device__(),
+        torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(t)),
+        t.numpy().sum().item(),
+        outcome(lambda: X.clone().requires_grad_().__dlpack__())[0],
+    ]
 
 
 @program
 def prints():
     torch.set_printoptions(precision=3)
     try:
-        return [repr(X), str(X.to_sparse()), f"{X.sum():.2f}", repr(nn.Parameter(X)), repr(X.to("meta"))]
+        return [
+            repr(X),
+            str(X.to_sparse()),
+            f"{X.sum():.2f}",
+            repr(nn.Parameter(X)),
+            repr(X.to("meta")),
+        ]
     finally:
         torch.set_printoptions(profile="default")
 
@@ -583,8 +658,14 @@ def prints():
 def storages():
     t = torch.arange(4.0)
     s = t.untyped_storage()
-    return [s.nbytes(), s._cdata == t[1:].untyped_storage()._cdata, torch._C._is_alias_of(t, t[1:]),
-            t.set_(s, 1, (2,)), s.resize_(32).nbytes(), torch.empty(0).set_(t)]  # fmt: skip
+    return [
+        s.nbytes(),
+        s._cdata == t[1:].untyped_storage()._cdata,
+        torch._C._is_alias_of(t, t[1:]),
+        t.set_(s, 1, (2,)),
+        s.resize_(32).nbytes(),
+        torch.empty(0).set_(t),
+    ]
 
 
 @program
@@ -597,18 +678,38 @@ def conjugates_and_negatives():
 
 @program
 def accelerators_and_defaults():
-    return [torch.accelerator.is_available(), str(torch.get_default_device()), torch.cuda.is_available(),
-            torch.get_num_threads(), torch.is_grad_enabled(), str(torch.get_default_dtype()),
-            [*torch.utils._foreach_utils._get_foreach_kernels_supported_devices()],
-            torch.are_deterministic_algorithms_enabled(), torch.backends.mkldnn.is_available()]  # fmt: skip
+    return [
+        torch.accelerator.is_available(),
+        str(torch.get_default_device()),
+        torch.cuda.is_available(),
+        torch.get_num_threads(),
+        torch.is_grad_enabled(),
+        str(torch.get_default_dtype()),
+        [*torch.utils._foreach_utils._get_foreach_kernels_supported_devices()],
+        torch.are_deterministic_algorithms_enabled(),
+        torch.backends.mkldnn.is_available(),
+    ]
 
 
 @program
 def names_that_are_what_they_were():
-    return [f.__qualname__ + " " + f.__module__ for f in (
-        torch.load, torch.save, torch.manual_seed, torch.Tensor.__repr__, torch.Tensor.__deepcopy__,
-        torch.Tensor.__reduce_ex__, nn.Module._apply, nn.Module.load_state_dict, nn.Module.to,
-        torch.jit.ScriptModule._apply, torch.utils.swap_tensors, torch.optim.SGD.step)]  # fmt: skip
+    return [
+        f.__qualname__ + " " + f.__module__
+        for f in (
+            torch.load,
+            torch.save,
+            torch.manual_seed,
+            torch.Tensor.__repr__,
+            torch.Tensor.__deepcopy__,
+            torch.Tensor.__reduce_ex__,
+            nn.Module._apply,
+            nn.Module.load_state_dict,
+            nn.Module.to,
+            torch.jit.ScriptModule._apply,
+            torch.utils.swap_tensors,
+            torch.optim.SGD.step,
+        )
+    ]
 
 
 # ---- PyTorch's own list of modules ----------------------------------------------------------
@@ -616,8 +717,9 @@ def names_that_are_what_they_were():
 
 def module_facts(info: Any) -> Any:
     """Construct, run, convert and copy a module as PyTorch's test_modules.py does."""
-    sample = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=True,
-                                     training=True)[0]  # fmt: skip
+    sample = info.module_inputs_func(
+        info, device="cpu", dtype=torch.float32, requires_grad=True, training=True
+    )[0]
     torch.manual_seed(1)
     m = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs)
     args, kwargs = sample.forward_input.args, sample.forward_input.kwargs

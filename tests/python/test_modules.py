@@ -219,8 +219,10 @@ def test_data_keeps_the_version_and_the_autograd_history():
     y = p * 2
     p.data = torch.ones(3, device="xla")
     assert (p._version, p.is_leaf, y.grad_fn.next_functions[0][0].variable is p) == (
-        version, True, True,
-    )  # fmt: skip
+        version,
+        True,
+        True,
+    )
 
 
 def test_data_of_a_view_leaves_its_base():
@@ -240,8 +242,11 @@ def test_data_of_a_grown_tensor_is_its_whole_memory():
     assert (q.shape, p.tolist()) == ((2,), [7, 7, 7, 7])
 
 
-@pytest.mark.parametrize("other", [lambda: torch.ones(2).to_sparse(), lambda: torch.ones(2).to_mkldnn()],
-                         ids=["sparse", "mkldnn"])  # fmt: skip
+@pytest.mark.parametrize(
+    "other",
+    [lambda: torch.ones(2).to_sparse(), lambda: torch.ones(2).to_mkldnn()],
+    ids=["sparse", "mkldnn"],
+)
 def test_data_refuses_other_layouts(other):
     with pytest.raises(RuntimeError, match="incompatible tensor type"):
         torch.ones(2, device="xla").data = other()
@@ -329,8 +334,11 @@ def reload(m: torch.jit.ScriptModule) -> torch.jit.ScriptModule:
 
 
 @pytest.mark.parametrize("make", SCRIPTS.values(), ids=SCRIPTS)
-@pytest.mark.parametrize("convert", [lambda m: m.to("xla"), lambda m: m.to("xla").cpu(), lambda m: m.double()],
-                         ids=["to", "to and back", "double"])  # fmt: skip
+@pytest.mark.parametrize(
+    "convert",
+    [lambda m: m.to("xla"), lambda m: m.to("xla").cpu(), lambda m: m.double()],
+    ids=["to", "to and back", "double"],
+)
 def test_scripted_modules_keep_their_parameters(make, convert):
     m = make(model())
     optimizer = torch.optim.SGD(m.parameters(), 0.1)
@@ -399,8 +407,11 @@ def exported() -> tuple[nn.Module, nn.Module]:
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["the module", "its program"])
-@pytest.mark.parametrize("convert", [lambda m: m.to("xla"), lambda m: m.double(), lambda m: m.to("xla").half()],
-                         ids=["to", "double", "half"])  # fmt: skip
+@pytest.mark.parametrize(
+    "convert",
+    [lambda m: m.to("xla"), lambda m: m.double(), lambda m: m.to("xla").half()],
+    ids=["to", "double", "half"],
+)
 def test_export_does_not_hinder_conversion(which, convert):
     m = exported()[which]
     before = list(m.parameters())
@@ -467,8 +478,9 @@ def test_conversion_in_forward():
         torch.testing.assert_close(m(there).cpu(), want)
 
 
-@pytest.mark.parametrize("through", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))],
-                         ids=["deepcopy", "pickle"])  # fmt: skip
+@pytest.mark.parametrize(
+    "through", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"]
+)
 def test_converted_modules_are_copied(through):
     m = through(model().to("xla"))
     assert {p.device.type for p in m.parameters()} == {"xla"}
