@@ -131,5 +131,9 @@ def _wrap_restore_location(original: Callable[[Any], Any]) -> Callable[[Any], An
 def install() -> None:
     """Puts the three hooks into torch.serialization."""
     torch.serialization.register_package(15, _tag, _restore)
-    torch.load = torch.serialization.load = _wrap_load(torch.load)
+    for name in (
+        "_load",
+        "_legacy_load",
+    ):  # `torch.load` itself stays: its warnings name its caller
+        setattr(torch.serialization, name, _wrap_load(getattr(torch.serialization, name)))
     torch._utils._get_restore_location = _wrap_restore_location(torch._utils._get_restore_location)

@@ -10,47 +10,46 @@ are put there before the first step. Adam and its kin start from zeros anyway.
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.optim.optimizer as torch_optimizer
-from torch.optim.optimizer import Optimizer, register_optimizer_step_pre_hook
+import torch.optim.sgd as torch_sgd
 from torch.utils import _foreach_utils
 
 __all__ = ["install"]
 
 
-def _starts_exactly(group: dict[str, Any]) -> bool:
+def _starts_exactly(momentum: Any, dampening: Any) -> bool:
     """Whether zeros are exact: no dampening (the first step leaves it out), finite momentum."""
-    momentum = group["momentum"]
     return (
         isinstance(momentum, int | float)
         and momentum != 0
         and math.isfinite(momentum)
-        and group["dampening"] == 0
+        and dampening == 0
     )
 
 
-@torch.no_grad()
-def _zero_momentum(optimizer: torch.optim.SGD) -> None:
-    for group in optimizer.param_groups:
-        if not _starts_exactly(group):
-            continue
-        for p in group["params"]:
-            if p.device.type != "xla" or p.grad is None:
+def _start_from_zeros(sgd: Callable[..., None]) -> Callable[..., None]:
+    """`torch.optim.sgd.sgd`, which SGD.step calls and keeps the buffers of."""
+
+    @functools.wraps(sgd)
+    def wrapped(
+        params: list[torch.Tensor],
+        d_p_list: list[torch.Tensor],
+        momentum_buffer_list: list[torch.Tensor | None],
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        for i, buffer in enumerate(momentum_buffer_list):
+            if buffer is not None or params[i].device.type != "xla":
                 continue
-            state = optimizer.state[p]
-            if state.get("momentum_buffer") is None:
-                state["momentum_buffer"] = torch.zeros_like(p.grad)
+            if _starts_exactly(kwargs.get("momentum"), kwargs.get("dampening")):
+                momentum_buffer_list[i] = torch.zeros_like(d_p_list[i])
+        sgd(params, d_p_list, momentum_buffer_list, *args, **kwargs)
 
-
-def _before_step(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-    del args, kwargs
-    if not isinstance(optimizer, torch.optim.SGD):
-        return
-    count = sum(len(group["params"]) for group in optimizer.param_groups)
-    if len(optimizer.state) < count:  # every parameter has its state: nothing to start
-        _zero_momentum(optimizer)
+    return wrapped
 
 
 def _join_fused_devices() -> None:
@@ -65,6 +64,6 @@ def _join_fused_devices() -> None:
 
 
 def install() -> None:
-    """Before each step of any optimizer a hook runs: next to nothing once all state is there."""
+    """Puts both in place. A step costs what it did."""
     _join_fused_devices()
-    register_optimizer_step_pre_hook(_before_step)
+    torch_sgd.sgd = _start_from_zeros(torch_sgd.sgd)

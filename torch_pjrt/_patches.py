@@ -6,8 +6,8 @@
 
 import atexit
 import copy
+import copyreg
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,9 +23,6 @@ def install() -> None:
     if getattr(torch, "xla", None) is _device_module:
         return
     torch._register_device_module("xla", _device_module)
-    # `module.to("xla")` then keeps its Parameter objects, so optimizers made before stay right.
-    torch.__future__.set_swap_module_params_on_conversion(True)
-    _convert_scripts_without_swap()
     _seed_with_torch()
     torch.Tensor.__copy__ = _copy  # type: ignore[attr-defined]
     _refuse_dlpack()
@@ -34,40 +31,6 @@ def install() -> None:
     _dynamo.install()
     _name_reads()
     atexit.register(_C.prepare_exit)
-
-
-def _convert_scripts_without_swap() -> None:
-    """TorchScript's modules hold their tensors in C++, where they are set, not swapped."""
-    script: Any = torch.jit.ScriptModule
-    before = script._apply
-
-    @functools.wraps(before)
-    def _apply(self: Any, fn: Callable[..., Any], recurse: bool = True) -> Any:
-        first = next(itertools.chain(self.parameters(), self.buffers()), None)
-        if first is not None and "xla" in (first.device.type, fn(first.new_empty(0)).device.type):
-            return _set_each(self, fn, recurse)
-        swap = torch.__future__.get_swap_module_params_on_conversion()
-        torch.__future__.set_swap_module_params_on_conversion(False)
-        try:
-            return before(self, fn, recurse)
-        finally:
-            torch.__future__.set_swap_module_params_on_conversion(swap)
-
-    script._apply = _apply
-
-
-@torch.no_grad()
-def _set_each(module: Any, fn: Callable[..., Any], recurse: bool) -> Any:
-    for child in module.children() if recurse else ():
-        _set_each(child, fn, recurse)
-    for name, t in (*module._parameters.items(), *module._buffers.items()):
-        if t is None:
-            continue
-        made = fn(t.detach()).requires_grad_(t.requires_grad)
-        if t.grad is not None:
-            made.grad = fn(t.grad)
-        module._c.setattr(name, made)
-    return module
 
 
 def _seed_with_torch() -> None:
@@ -81,13 +44,18 @@ def _seed_with_torch() -> None:
     torch.random._seed_custom_device = _seed_custom_device
 
 
+def _is_xla(t: torch.Tensor) -> bool:
+    """Asks the tensor's keys: `t.device` would call a subclass's __torch_function__."""
+    return torch._C._dispatch_keys(t).has(torch._C.DispatchKey.XLA)
+
+
 def _refuse_dlpack() -> None:
     """PyTorch would look for torch_xla; DLPack knows no such device."""
 
     def refusing(before: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(before)
         def wrapped(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if self.device.type == "xla":
+            if _is_xla(self):
                 raise BufferError(
                     f"DLPack has no device {self.device}\n  try: .cpu() first; it gives the values"
                 )
@@ -121,10 +89,19 @@ def _name_reads() -> None:
 
 def _copy(self: torch.Tensor) -> Any:
     """`copy.copy(t)` shares memory with t; through a pickle, as PyTorch does it, it would not."""
-    if self.device.type != "xla" or type(self) not in (torch.Tensor, torch.nn.Parameter):
-        return copy._reconstruct(self, None, *self.__reduce_ex__(4))  # type: ignore[attr-defined]
+    if type(self) not in (torch.Tensor, torch.nn.Parameter) or not _is_xla(self):
+        return _copy_by_pickle(self)
     shared = self.detach()
     if isinstance(self, torch.nn.Parameter):
         shared = torch.nn.Parameter(shared, requires_grad=False)
     vars(shared).update(vars(self))
     return shared.requires_grad_(self.requires_grad)
+
+
+def _copy_by_pickle(t: torch.Tensor) -> Any:
+    """What `copy.copy` does with a class that has no `__copy__`."""
+    reduce = copyreg.dispatch_table.get(type(t))
+    made: Any = reduce(t) if reduce else t.__reduce_ex__(4)
+    if isinstance(made, str):
+        return t
+    return copy._reconstruct(t, None, *made)  # type: ignore[attr-defined]

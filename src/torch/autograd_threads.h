@@ -8,6 +8,13 @@
 
 namespace tp::torch_room {
 
+// PyTorch's engine starts the threads of all devices at its first backward, and from then on no
+// forked child may run one. So it hears of no devices before there is a node for one: a program on
+// the CPU never makes one, and forks as it does without us. Threads that it did not start then are
+// started when the first node is made.
+bool autograd_may_start_threads();  // asked where it counts devices
+void note_device_node();            // any thread; one load after the first call
+
 // PyTorch gave the calling thread this device. Any thread; cheap after a thread's first call.
 void note_device_thread(int64_t index) noexcept;
 

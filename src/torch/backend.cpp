@@ -43,6 +43,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     note_device_thread(current);
   }
   c10::Stream getStream(c10::Device d) const override {
+    note_device_node();  // each autograd node asks for its device's stream when it is made
     return c10::Stream(c10::Stream::DEFAULT, d);
   }
   c10::Stream getDefaultStream(c10::Device d) const override { return getStream(d); }
@@ -50,6 +51,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   // Autograd starts as many threads as there are devices at its first backward, which may come
   // before there is a client: then as many as there may be.
   c10::DeviceIndex deviceCount() const noexcept override {
+    return autograd_may_start_threads() ? most_devices() : 0;
+  }
+  static c10::DeviceIndex most_devices() noexcept {
     c10::DeviceIndex n = 0;
     try {
       n = count();
@@ -96,7 +100,7 @@ struct Hooks final : at::XLAHooksInterface {
   }
   c10::DeviceIndex getCurrentDevice() const override { return Guard::current; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return client::client_exists(); }
-  c10::DeviceIndex deviceCount() const override { return Guard().deviceCount(); }
+  c10::DeviceIndex deviceCount() const override { return Guard::most_devices(); }
   bool isPinnedPtr(const void*) const override { return false; }
 };
 

@@ -164,7 +164,7 @@ class Copies {
  public:
   void note(const at::Tensor& t, bool written) {
     if (Impl* p = impl_or_null(t)) {
-      Memory& m = memories_[p->alias().get()];
+      Memory& m = memories_[p->alias()];
       ++m.windows;
       m.written |= written;
     }
@@ -173,7 +173,7 @@ class Copies {
   at::Tensor of(const at::Tensor& t) {
     if (t.device().type() != c10::kXLA) return t;
     Impl* p = impl_or_null(t);
-    Memory* m = p ? &memories_[p->alias().get()] : nullptr;
+    Memory* m = p ? &memories_[p->alias()] : nullptr;
     if (!m || !m->written || m->windows < 2 || t.is_conj() || t.is_neg()) return t.cpu();
     if (!m->copy.defined()) {
       int64_t count = p->alias()->type.bytes() / static_cast<int64_t>(t.element_size());
@@ -185,7 +185,7 @@ class Copies {
   }
   bool shared(const at::Tensor& t) {
     Impl* p = impl_or_null(t);
-    return p && memories_[p->alias().get()].copy.defined();
+    return p && memories_[p->alias()].copy.defined();
   }
   std::optional<c10::Device> device() const { return device_; }  // of the first device tensor
 

@@ -288,7 +288,7 @@ Tensor& set_window(Tensor& self, AliasPtr alias, int64_t offset, IntArrayRef siz
 
 Tensor& set_tensor_at(Tensor& self, const Tensor& source, int64_t offset, IntArrayRef size,
                       IntArrayRef stride) {
-  return set_window(self, impl_of(source).alias(), offset, size, stride);
+  return set_window(self, alias_ptr(impl_of(source)), offset, size, stride);
 }
 
 Tensor& set_tensor(Tensor& self, const Tensor& source) {
@@ -302,24 +302,13 @@ Tensor& set_nothing(Tensor& self) {
   return set_tensor(self, none);
 }
 
-// The alias whose lazily made storage this is; null where it is somebody else's.
-AliasPtr alias_of(const at::Storage& s) {
-  AliasPtr found;
-  for_each_alias([&](Alias& a) {
-    if (!a.storage || a.storage.unsafeGetStorageImpl() != s.unsafeGetStorageImpl()) return;
-    if (c10::raw::intrusive_ptr::use_count(&a) > 0)
-      found = AliasPtr::unsafe_reclaim_from_nonowning(&a);
-  });
-  return found;
-}
-
 Tensor& set_storage_at(Tensor& self, at::Storage source, int64_t offset, IntArrayRef size,
                        IntArrayRef stride) {
-  AliasPtr alias = alias_of(source);
-  TORCH_CHECK(alias.defined(),
-              "set_: this storage belongs to no live tensor of device xla. try: set_(tensor) "
-              "instead of set_(storage)");
-  return set_window(self, std::move(alias), offset, size, stride);
+  Alias* alias = alias_or_null(source);
+  TORCH_CHECK(alias,
+              "set_: this storage belongs to no tensor of device xla. try: set_(tensor) instead of "
+              "set_(storage)");
+  return set_window(self, AliasPtr::reclaim_copy(alias), offset, size, stride);
 }
 
 bool is_set_to(const Tensor& a, const Tensor& b) {
@@ -349,9 +338,9 @@ void grow(Impl& t, int64_t numel) {
                                           std::span(&type, 1), attrs.words()),
                            0};
   replace_root(a, std::move(made));
-  c10::Storage old_storage;
   std::lock_guard lock(state_lock());
-  std::swap(old_storage, a.storage);
+  a.grown = true;
+  a.set_nbytes(static_cast<size_t>(type.bytes()));
 }
 
 const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::MemoryFormat> format) {
@@ -387,11 +376,16 @@ Tensor efficient_zero(IntArrayRef size, std::optional<at::ScalarType> dtype,
   return at::zeros(size, dtype, layout, device, pin);
 }
 
-// `t.data = u` asks this: PyTorch's own answer is no where only one of them is lazily negated or
-// conjugated, which it does not mind on the CPU.
+// `t.data = u` and Module.to ask this. PyTorch's own list of dense devices lacks XLA.
 bool may_share_type(const Tensor& t, const Tensor& u) {
-  if (impl_or_null(t) && impl_or_null(u)) return true;
-  return t.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(u.key_set());
+  constexpr c10::DispatchKeySet kDense(c10::DispatchKey::Dense);
+  constexpr c10::DispatchKeySet kDevices(
+      {c10::BackendComponent::CPUBit, c10::BackendComponent::XLABit});
+  auto dense = [&](const Tensor& x) {
+    return x.key_set().has_any(kDense) && x.key_set().has_any(kDevices);
+  };
+  return (dense(t) && dense(u)) ||
+         t.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(u.key_set());
 }
 
 }  // namespace

@@ -179,14 +179,25 @@ SpinLock& state_lock() {
   return lock;
 }
 
+namespace {
+void refuse_address(c10::StorageImpl*) {
+  TORCH_CHECK(false, "storage of device xla has no address here. try: .cpu() first");
+}
+}  // namespace
+
+// PyTorch may ask where the bytes are (it compares tensors of one storage), not for a place to
+// write.
 Alias::Alias(Value v, std::unique_ptr<Dims> s, c10::Device d)
-    : type(v.type()),
+    : c10::StorageImpl(use_byte_size_t(), v.type().bytes(), c10::DataPtr(nullptr, d), nullptr,
+                       /*resizable=*/false),
+      type(v.type()),
       strides(std::move(s)),
       device(d),
       id(next_id()),
       made_at(v.node->location()),
       value(std::move(v)),
       traced(tracing()) {
+  set_materializer(refuse_address);
   std::lock_guard lock(state_lock());
   prev = g_arena.last;
   (prev ? prev->next : g_arena.first) = this;
@@ -194,11 +205,24 @@ Alias::Alias(Value v, std::unique_ptr<Dims> s, c10::Device d)
   ++g_arena.count;
 }
 
-Alias::~Alias() {
+Alias::~Alias() { leave_arena(); }
+
+void Alias::leave_arena() {
   std::lock_guard lock(state_lock());
+  if (!std::exchange(in_arena_, false)) return;
   (prev ? prev->next : g_arena.first) = next;
   (next ? next->prev : g_arena.last) = prev;
   --g_arena.count;
+}
+
+void Alias::release_resources() {
+  leave_arena();
+  value = Value();
+  data = nullptr;
+  host = uploaded = at::Tensor();
+  birth = ir::NodePtr();
+  gathers.clear();
+  c10::StorageImpl::release_resources();
 }
 
 void for_each_alias(const std::function<void(Alias&)>& f) {
@@ -219,11 +243,10 @@ void wait_while_taken() {
   if (hears_interrupts() && ++waits % 512 == 0) look_for_interrupt();
 }
 
-Impl::Impl(AliasPtr alias, caffe2::TypeMeta dtype)
-    : c10::TensorImpl(c10::DispatchKeySet(c10::DispatchKey::XLA), dtype, alias->device),
-      alias_(std::move(alias)) {}
+Impl::Impl(c10::Storage alias, caffe2::TypeMeta dtype)
+    : c10::TensorImpl(std::move(alias), c10::DispatchKeySet(c10::DispatchKey::XLA), dtype) {}
 
-Impl::Impl(const Impl& base, caffe2::TypeMeta dtype) : Impl(base.alias_, dtype) {
+Impl::Impl(const Impl& base, caffe2::TypeMeta dtype) : Impl(base.storage_, dtype) {
   c10::DispatchKeySet keys = base.key_set_ - c10::python_ks;
   if (keys == key_set_) [[likely]]
     return;
@@ -235,57 +258,18 @@ Impl::Impl(const Impl& base, caffe2::TypeMeta dtype) : Impl(base.alias_, dtype) 
 }
 
 void Impl::set_alias(AliasPtr alias) {
-  alias_ = std::move(alias);
-  whole_of_ = nullptr;
+  storage_ = c10::Storage(std::move(alias));
+  device_opt_ = storage_.device();
+  reserved_ = false;
 }
 
-void Impl::refresh_whole() {
-  const Alias& a = *alias_;
-  whole_of_ = nullptr;
+bool Impl::fits() const {
+  const Alias& a = *alias();
   if (storage_offset() != 0 || sizes() != ref_of(a.type.dims()) ||
       to_dtype(dtype().toScalarType()) != a.type.dtype())
-    return;
-  bool same =
-      a.strides ? strides() == ref_of(*a.strides) : row_major(span_of(sizes()), span_of(strides()));
-  if (same || numel() == 0) whole_of_ = a.type.rep();
-}
-
-const c10::Storage& Impl::storage() const {
-  std::lock_guard lock(state_lock());
-  Alias& a = *alias_;
-  if (!a.storage) {
-    a.storage = c10::Storage(
-        c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), a.type.bytes(),
-                                              c10::DataPtr(nullptr, a.device), nullptr,
-                                              /*resizable=*/false));
-  }
-  return a.storage;
-}
-
-template <class Version>
-c10::intrusive_ptr<c10::TensorImpl> Impl::copy_with(Version&& version, bool allow_change) const {
-  auto copy = c10::make_intrusive<Impl>(alias_, dtype());
-  copy_tensor_metadata(this, copy.get(), std::forward<Version>(version), allow_change);
-  copy->whole_of_ = whole_of_;
-  return copy;
-}
-
-c10::intrusive_ptr<c10::TensorImpl> Impl::shallow_copy_and_detach(const c10::VariableVersion& v,
-                                                                  bool c) const {
-  return copy_with(v, c);
-}
-c10::intrusive_ptr<c10::TensorImpl> Impl::shallow_copy_and_detach(c10::VariableVersion&& v,
-                                                                  bool c) const {
-  return copy_with(std::move(v), c);
-}
-
-void Impl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>& from) {
-  TORCH_CHECK(typeid(*from) == typeid(Impl), "expected a tensor of torch_pjrt, found a ",
-              c10::demangle(typeid(*from).name()), " of device ", from->device());
-  auto* other = static_cast<const Impl*>(from.get());
-  copy_tensor_metadata(other, this, version_counter(), allow_tensor_metadata_change());
-  alias_ = other->alias_;
-  whole_of_ = other->whole_of_;
+    return false;
+  return numel() == 0 || (a.strides ? strides() == ref_of(*a.strides)
+                                    : row_major(span_of(sizes()), span_of(strides())));
 }
 
 DType to_dtype(at::ScalarType t) {
@@ -343,7 +327,7 @@ at::ScalarType to_scalar_type(DType t) {
 
 Impl* impl_or_null(const at::Tensor& t) {
   c10::TensorImpl* p = t.unsafeGetTensorImpl();
-  return typeid(*p) == typeid(Impl) ? static_cast<Impl*>(p) : nullptr;
+  return alias_or_null(p->unsafe_storage()) ? static_cast<Impl*>(p) : nullptr;
 }
 
 Impl& impl_of(const at::Tensor& t) {
@@ -360,8 +344,9 @@ at::Tensor make_tensor(Value v, std::span<const int64_t> strides, c10::Device de
   bool plain = strides.empty() || row_major(type.dims(), strides);
   auto alias = c10::make_intrusive<Alias>(
       std::move(v), plain ? nullptr : std::make_unique<Dims>(strides), device);
-  auto impl = c10::make_intrusive<Impl>(
-      std::move(alias), caffe2::TypeMeta::fromScalarType(to_scalar_type(type.dtype())));
+  auto impl =
+      c10::make_intrusive<Impl>(c10::Storage(std::move(alias)),
+                                caffe2::TypeMeta::fromScalarType(to_scalar_type(type.dtype())));
   // Strides of size-1 dims move no byte, so the alias is row-major; but eager shows them, so the
   // tensor does.
   if (eager_mode() && !tracing()) touch(*impl->alias());
@@ -454,7 +439,7 @@ void write(Impl& t, Value v) {
 void adopt(Impl& t, Value v, std::span<const int64_t> strides) {
   check_traced(*t.alias());
   t.set_sizes_and_strides(t.sizes(), ref_of(strides));
-  if (t.alias().use_count() > 1) {  // other tensors see the memory: they keep it
+  if (t.unsafe_storage().use_count() > 1) {  // other tensors see the memory: they keep it
     t.refresh_whole();
     return write(t, std::move(v));
   }

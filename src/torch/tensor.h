@@ -1,6 +1,10 @@
 // Tensors of device `xla`. An Impl (the c10::TensorImpl that Python holds) is a window onto an
-// Alias; all tensors that eager would give one storage share one Alias. Sizes, strides and offset
-// stand on the Impl and are exactly eager's; the IR knows values, not strides.
+// Alias, its storage; all tensors that eager would give one storage share one Alias. Sizes, strides
+// and offset stand on the Impl and are exactly eager's; the IR knows values, not strides.
+//
+// An Impl is what any c10::TensorImpl with an Alias for storage is: it adds neither fields nor
+// virtual functions. So PyTorch's own `p.data = q` makes a tensor of device xla of a CPU one where
+// it stands, and back, and all who hold p (Python, autograd, optimizers, scripts) see it.
 //
 // An Alias holds one root value: a dense logical tensor (`type`) laid out in memory with `strides`.
 // It is in exactly one state:
@@ -17,6 +21,7 @@
 // at a time may change a tensor.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
 #include <algorithm>
@@ -25,6 +30,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -44,11 +50,12 @@ class SpinLock {
 };
 SpinLock& state_lock();
 
-class Alias final : public c10::intrusive_ptr_target {
+class Alias final : public c10::StorageImpl {
  public:
   // Null strides: row-major.
   Alias(ir::Value value, std::unique_ptr<Dims> strides, c10::Device device);
   ~Alias() override;
+  void release_resources() override;  // nobody but weak references is left
 
   ir::Type type;                  // element type and logical sizes of the root value
   std::unique_ptr<Dims> strides;  // null: row-major
@@ -66,16 +73,25 @@ class Alias final : public c10::intrusive_ptr_target {
   bool raised = false;        // `value` needs a host op that raised: computed only when read itself
   const bool traced;          // made while its thread traced (trace.h): no sync computes it
   uint64_t version = 0;       // bumped by each write
+  bool grown = false;         // `type` is another one than at birth
   // Values gathered through views of the current version, by hash of the view's arguments.
   std::vector<std::pair<Hash128, ir::Value>> gathers;
-
-  c10::Storage storage;  // made on first request; no data behind it
 
   Alias *prev = nullptr, *next = nullptr;  // the arena: live aliases in creation order
 
   bool pending() const { return !data && !host.defined() && value; }
+
+ private:
+  void leave_arena();
+  bool in_arena_ = true;
 };
 using AliasPtr = c10::intrusive_ptr<Alias>;
+
+// The Alias that a storage is, or null.
+inline Alias* alias_or_null(const c10::Storage& s) {
+  c10::StorageImpl* p = s.unsafeGetStorageImpl();
+  return p && typeid(*p) == typeid(Alias) ? static_cast<Alias*>(p) : nullptr;
+}
 
 // What aliases (at most `count`) let go of, kept until state_lock() is released: dropping a node
 // may free buffers. Declare it before the lock.
@@ -110,32 +126,23 @@ inline int device_index(const c10::Device& d) { return std::max<int>(d.index(), 
 
 class Impl final : public c10::TensorImpl {
  public:
-  Impl(AliasPtr alias, caffe2::TypeMeta dtype);
+  Impl(c10::Storage alias, caffe2::TypeMeta dtype);
   // For a view of `base`: an inference tensor, and lazily conjugated or negated, where base is so,
   // whatever mode is on.
   Impl(const Impl& base, caffe2::TypeMeta dtype);
 
-  const AliasPtr& alias() const { return alias_; }
+  Alias* alias() const { return static_cast<Alias*>(storage_.unsafeGetStorageImpl()); }
   void set_alias(AliasPtr alias);
   // Whether the window is the whole alias in its own layout, so that its value is the root value.
-  bool whole() const { return whole_of_ == alias_->type.rep(); }
-  void refresh_whole();  // after sizes, strides or offset were set
-  void mark_whole() { whole_of_ = alias_->type.rep(); }
-
-  bool has_storage() const override { return false; }
-  const c10::Storage& storage() const override;
-  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(const c10::VariableVersion& version,
-                                                         bool allow_change) const override;
-  c10::intrusive_ptr<TensorImpl> shallow_copy_and_detach(c10::VariableVersion&& version,
-                                                         bool allow_change) const override;
-  void shallow_copy_from(const c10::intrusive_ptr<TensorImpl>& from) override;
+  bool whole() const { return reserved_ && (!alias()->grown || fits()); }
+  void refresh_whole() { reserved_ = fits(); }  // after sizes, strides or offset were set
+  void mark_whole() { reserved_ = true; }
 
  private:
-  template <class Version>
-  c10::intrusive_ptr<TensorImpl> copy_with(Version&& version, bool allow_change) const;
-  AliasPtr alias_;
-  const ir::Type::Rep* whole_of_ = nullptr;
+  bool fits() const;
+  // TensorImpl::reserved_, which nothing else uses and every copy of a tensor copies, says "whole".
 };
+static_assert(sizeof(Impl) == sizeof(c10::TensorImpl));
 
 ir::DType to_dtype(at::ScalarType t);  // throws TypeError for quantised and other foreign types
 at::ScalarType to_scalar_type(ir::DType t);
@@ -212,7 +219,7 @@ void upload_host(Alias& a);
 ir::NodePtr leaf_of(Alias& a);
 // The alias of any window gets another buffer for its root value.
 void replace_data(Alias& a, client::DataPtr data);
-inline AliasPtr alias_ptr(const Impl& t) { return AliasPtr::reclaim_copy(&*t.alias()); }
+inline AliasPtr alias_ptr(const Impl& t) { return AliasPtr::reclaim_copy(t.alias()); }
 
 // "device", "ir", "host" or "view".
 const char* state_of(const Impl& t);

@@ -60,7 +60,7 @@ Trace::Trace(const std::vector<at::Tensor>& arguments, std::string name)
     roles_.arguments[leaf.get()] = static_cast<uint32_t>(i);
     stand_ins_.push_back(
         make_tensor({leaf, 0}, dense_strides(*arguments[i].unsafeGetTensorImpl()), device_));
-    aliases_.push_back(impl_of(stand_ins_.back()).alias());
+    aliases_.push_back(alias_ptr(impl_of(stand_ins_.back())));
     leaves_.push_back(std::move(leaf));
   }
 }
@@ -153,7 +153,7 @@ std::shared_ptr<Compiled> Trace::finish(const std::vector<at::Tensor>& outputs) 
   for (size_t i = 0; i < stand_ins_.size(); ++i) {
     const Alias& a = *aliases_[i];
     const Impl& impl = impl_of(stand_ins_[i]);
-    if (impl.alias().get() != &a || type_of(impl).rep() != specs_[i].type.rep())
+    if (impl.alias() != &a || type_of(impl).rep() != specs_[i].type.rep())
       refuse(cat("argument ", i, " changes its size or memory"));
     if (a.value.node == leaves_[i]) continue;
     recipe.updates.emplace_back(i, request.roots.size());

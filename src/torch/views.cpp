@@ -273,7 +273,8 @@ Tensor view_dtype(const Tensor& t, at::ScalarType dtype) {
       strides[i] = scale(strides[i], cat("stride(", i, ")"));
   }
   // A tensor of its own to autograd, as eager's is: an inference tensor where that mode is on.
-  auto impl = c10::make_intrusive<Impl>(self.alias(), caffe2::TypeMeta::fromScalarType(dtype));
+  auto impl =
+      c10::make_intrusive<Impl>(self.unsafe_storage(), caffe2::TypeMeta::fromScalarType(dtype));
   impl->set_sizes_and_strides(sizes, strides, offset);
   impl->refresh_whole();
   return Tensor(std::move(impl));
