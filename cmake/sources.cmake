@@ -47,6 +47,7 @@ set(TP_OPS
     src/ops/pool_types.cpp
     src/ops/random.cpp
     src/ops/random_bits.cpp
+    src/ops/random_reject.cpp
     src/ops/reduction.cpp
     src/ops/reduction_index.cpp
     src/ops/scan.cpp
@@ -125,6 +126,9 @@ set(TP_TORCH
     src/torch/capture.cpp
     src/torch/census.cpp
     src/torch/compiled.cpp
+    src/torch/events.cpp
+    src/torch/layouts.cpp
+    src/torch/value_sizes.cpp
     src/torch/composites.cpp
     src/torch/cuts.cpp
     src/torch/eager.cpp

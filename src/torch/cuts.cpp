@@ -16,7 +16,7 @@
 namespace tp::torch_room {
 namespace {
 
-thread_local const char* t_kind = nullptr;
+thread_local const char *t_kind = nullptr, *t_advice = nullptr;
 std::atomic<int> g_forbidden{0};
 
 struct Table {
@@ -32,9 +32,10 @@ std::string milliseconds(int64_t ns) { return cat(ns / 1'000'000, " ms"); }
 
 void warn_often(const ReadLine& l) {
   probe::say(0, cat(ir::line_text(l.where), ": ", l.kind, " has cut the graph ", l.cuts,
-                    " times and waited ", milliseconds(l.wait_ns),
-                    ": read it every few steps, or keep the value on the device "
-                    "(torch_pjrt.explain() lists all cuts)"));
+                    " times and waited ", milliseconds(l.wait_ns), ": ",
+                    l.advice ? l.advice
+                             : "read it every few steps, or keep the value on the device",
+                    " (torch_pjrt.explain() lists all cuts)"));
 }
 
 }  // namespace
@@ -48,20 +49,24 @@ const char* permanent(const std::string& name) {
   return names->insert(name).first->c_str();
 }
 
-ReadKind::ReadKind(const char* name) : set_(!t_kind) {
-  if (set_) t_kind = name;
+ReadKind::ReadKind(const char* name, const char* advice) : set_(!t_kind) {
+  if (set_) t_kind = name, t_advice = advice;
 }
 ReadKind::~ReadKind() {
-  if (set_) t_kind = nullptr;
+  if (set_) t_kind = t_advice = nullptr;
 }
 
 Read::Read(const char* kind)
-    : kind_(t_kind ? t_kind : kind), where_(user_line()), start_(probe::now_ns()), wait_(start_) {}
+    : kind_(t_kind ? t_kind : kind),
+      advice_(t_advice),
+      where_(user_line()),
+      start_(probe::now_ns()),
+      wait_(start_) {}
 
 void Read::synced() { wait_ = probe::now_ns(); }
 
 void Read::cut() {
-  if (g_forbidden.load(std::memory_order_relaxed) > 0) {
+  if (cuts_forbidden()) {
     std::string line = ir::line_text(where_);
     fail(
         Code::kRuntime,
@@ -86,8 +91,8 @@ Read::~Read() {
   {
     Table& t = table();
     std::lock_guard lock(t.mu);
-    ReadLine& l =
-        t.lines.try_emplace({kind_, where_}, ReadLine{kind_, where_, 0, 0, 0}).first->second;
+    ReadLine& l = t.lines.try_emplace({kind_, where_}, ReadLine{kind_, where_, advice_, 0, 0, 0})
+                      .first->second;
     l.cuts += cut_;
     ++l.reads;
     l.wait_ns += end - start_;
@@ -111,5 +116,7 @@ void clear_read_lines() {
 }
 
 void forbid_cuts(int change) { g_forbidden += change; }
+
+bool cuts_forbidden() { return g_forbidden.load(std::memory_order_relaxed) > 0; }
 
 }  // namespace tp::torch_room

@@ -9,10 +9,11 @@
 namespace tp::torch_room {
 
 // What the reads of this scope are called, where the reader knows better than the kernel: "print",
-// "bool", "aten::sort on the CPU". The outermost one wins. Names live for the process.
+// "bool", "aten::sort on the CPU", and how a program does without them. The outermost one wins.
+// Texts live for the process.
 class ReadKind {
  public:
-  explicit ReadKind(const char* name);
+  explicit ReadKind(const char* name, const char* advice = nullptr);
   ~ReadKind();
   ReadKind(const ReadKind&) = delete;
 
@@ -34,6 +35,7 @@ class Read {
 
  private:
   const char* kind_;
+  const char* advice_;
   ir::LocationId where_;
   int64_t start_, wait_;
   bool cut_ = false;
@@ -42,6 +44,7 @@ class Read {
 struct ReadLine {
   const char* kind;
   ir::LocationId where;
+  const char* advice;  // what to do about its cuts; null: the usual
   int64_t cuts, reads, wait_ns;
 };
 std::vector<ReadLine> read_lines();
@@ -49,5 +52,6 @@ void clear_read_lines();
 
 // While above zero, a cut raises at its line. Process-wide.
 void forbid_cuts(int change);
+bool cuts_forbidden();
 
 }  // namespace tp::torch_room
