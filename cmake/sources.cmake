@@ -47,6 +47,7 @@ set(TP_OPS
     src/ops/pool_types.cpp
     src/ops/random.cpp
     src/ops/random_bits.cpp
+    src/ops/random_reject.cpp
     src/ops/reduction.cpp
     src/ops/reduction_index.cpp
     src/ops/scan.cpp
@@ -127,6 +128,9 @@ set(TP_TORCH
     src/torch/census.cpp
     src/torch/checks.cpp
     src/torch/compiled.cpp
+    src/torch/events.cpp
+    src/torch/layouts.cpp
+    src/torch/value_sizes.cpp
     src/torch/composites.cpp
     src/torch/cpu_fallback.cpp
     src/torch/cuts.cpp

@@ -1,9 +1,10 @@
-"""The module that PyTorch knows as `torch.xla`: devices, waiting, memory, random state.
+"""The module that PyTorch knows as `torch.xla`: devices, streams, memory, random state.
 
 Random numbers of all devices come from one generator: the same seed gives the same numbers
 everywhere.
 """
 
+import gc
 import os
 from collections.abc import Iterable
 from types import TracebackType
@@ -11,33 +12,53 @@ from types import TracebackType
 import torch
 
 from . import _C
+from ._streams import Device, DeviceProperties, Event, Stream, StreamContext, host_memory
+
 
 __all__ = [
+    "Event",
+    "Stream",
+    "StreamContext",
     "current_device",
+    "current_stream",
+    "default_stream",
     "device",
     "device_count",
+    "device_of",
+    "empty_cache",
     "get_amp_supported_dtype",
+    "get_device_capability",
     "get_device_name",
+    "get_device_properties",
     "get_rng_state",
     "get_rng_state_all",
+    "init",
     "initial_seed",
     "is_available",
+    "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
     "memory_allocated",
+    "memory_reserved",
     "memory_stats",
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",
     "set_device",
     "set_rng_state",
     "set_rng_state_all",
+    "set_stream",
+    "stream",
     "synchronize",
 ]
-
-Device = torch.device | str | int | None
 
 _initialized = True  # torch.utils.checkpoint saves random state only where this is true
 _forked = False  # are we the child of a process that had a client?
@@ -103,10 +124,40 @@ def set_device(device: Device) -> None:
         _C.exchange_device(index)
 
 
+def init() -> None:
+    """Starts the client, which the first tensor does by itself."""
+    _C.client_info()
+
+
 def get_device_name(device: Device = None) -> str:
     """The plugin's text for a device."""
     found = _C.client_info()["devices"]
     return str(found[_index(device)]["text"])  # type: ignore[index]
+
+
+def get_device_properties(device: Device = None) -> DeviceProperties:
+    """Name, platform and memory of a device, as far as its plugin tells."""
+    platform = str(_C.client_info()["platform"])
+    cpu = platform == "cpu"
+    stats = memory_stats(device)
+    return DeviceProperties(
+        name=get_device_name(device),
+        platform=platform,
+        total_memory=stats.get("limit_bytes", 0) or (host_memory()[1] if cpu else 0),
+        multi_processor_count=(os.cpu_count() or 1) if cpu else 1,
+    )
+
+
+def get_device_capability(device: Device = None) -> tuple[int, int]:
+    """(0, 0): a PJRT plugin names no version of its instruction set."""
+    _index(device)
+    return 0, 0
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """True: XLA computes in bfloat16 on every platform, by float32 where the hardware cannot."""
+    del including_emulation
+    return True
 
 
 class device:  # noqa: N801 - the name that torch.cuda gives it
@@ -128,6 +179,40 @@ class device:  # noqa: N801 - the name that torch.cuda gives it
     ) -> None:
         if self.prev_idx >= 0:
             _C.exchange_device(self.prev_idx)
+
+
+class device_of(device):  # noqa: N801 - the name that torch.cuda gives it
+    """Context manager: the device of a tensor is the current one inside; of another's, nothing."""
+
+    def __init__(self, obj: torch.Tensor) -> None:
+        super().__init__(obj.device if obj.device.type == "xla" else -1)
+
+
+# ---- streams --------------------------------------------------------------------------------
+
+
+def current_stream(device: Device = None) -> Stream:
+    """The device's queue: there is one."""
+    return Stream(device)
+
+
+default_stream = current_stream
+
+
+def set_stream(stream: torch.Stream | None) -> None:
+    """Changes the current device to that of the stream: there is one queue a device."""
+    if stream is not None:
+        set_device(stream.device)
+
+
+def stream(stream: torch.Stream | None) -> StreamContext:
+    """Context manager of `StreamContext`."""
+    return StreamContext(stream)
+
+
+def is_current_stream_capturing() -> bool:
+    """False: nothing is captured in CUDA's sense."""
+    return False
 
 
 def synchronize(device: Device = None) -> None:
@@ -154,9 +239,50 @@ def max_memory_allocated(device: Device = None) -> int:
     return memory_stats(device)["peak_live_bytes"]
 
 
+def memory_reserved(device: Device = None) -> int:
+    """Bytes that the plugin holds for the device; those of the tensors where it does not say."""
+    stats = memory_stats(device)
+    return stats.get("bytes_in_use", stats["live_bytes"])
+
+
+def max_memory_reserved(device: Device = None) -> int:
+    """The most bytes that the plugin held; those of the tensors where it does not say."""
+    stats = memory_stats(device)
+    return stats.get("peak_bytes", stats["peak_live_bytes"])
+
+
+def mem_get_info(device: Device = None) -> tuple[int, int]:
+    """(free, total) bytes of the device; of the machine, where the device is the CPU."""
+    stats = memory_stats(device)
+    if limit := stats.get("limit_bytes", 0):
+        return max(0, limit - stats["bytes_in_use"]), limit
+    platform = _C.client_info()["platform"]
+    if platform == "cpu":
+        return host_memory()
+    raise NotImplementedError(
+        f"torch.xla.mem_get_info: the {platform} plugin does not tell its memory\n"
+        "  try: torch.xla.memory_allocated(), the bytes of the tensors"
+    )
+
+
+def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
+    """`memory_stats` as text, a line a number."""
+    del abbreviated
+    return "\n".join(f"{name:<16} {n:>16,}" for name, n in memory_stats(device).items())
+
+
+def empty_cache() -> None:
+    """Drops garbage that holds tensors; freed buffers go back to the plugin at once, without it."""
+    gc.collect()
+
+
 def reset_peak_memory_stats(device: Device = None) -> None:
     """Lets `max_memory_allocated` begin anew from what is allocated now."""
     _C.reset_peak_memory(_index(device))
+
+
+reset_accumulated_memory_stats = reset_peak_memory_stats
+reset_max_memory_allocated = reset_peak_memory_stats
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
@@ -215,4 +341,6 @@ def initial_seed() -> int:
 def __getattr__(name: str) -> object:
     if name == "default_generators":
         return (_C.default_generator(),)
+    if name == "OutOfMemoryError":
+        return torch.OutOfMemoryError
     raise AttributeError(f"module 'torch.xla' has no attribute '{name}'")

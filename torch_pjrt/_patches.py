@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from . import _C, _device_module, _dynamo, _load, _optim
+from . import _C, _device_module, _dynamo, _load, _nested, _optim
 
 __all__ = ["install"]
 
@@ -29,6 +29,7 @@ def install() -> None:
     _load.install()
     _optim.install()
     _dynamo.install()
+    _nested.install()
     _name_reads()
     atexit.register(_C.prepare_exit)
 

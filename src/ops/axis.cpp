@@ -85,13 +85,18 @@ struct Columns {
   }
 };
 
+V constant_weights(Builder& b, const std::vector<double>& w, DType t) {
+  if (!ir::is_int(t)) return constant_reals(b, w, t);
+  return b.constant_list(IntList(w.begin(), w.end()), t);
+}
+
 // x (already gathered) times the weights, 0 where a target has no such tap. `dims` are the axes of
 // x that the column runs over.
 V weigh(Builder& b, V x, const Columns& c, Ints axes, Ints shape) {
   auto along = [&](V list) {
     return b.broadcast(b.reshape(list, shape), x.type.with(list.dtype()), axes);
   };
-  if (!c.unit) x = b.mul(x, along(constant_reals(b, c.weight, x.dtype())));
+  if (!c.unit) x = b.mul(x, along(constant_weights(b, c.weight, x.dtype())));
   if (!c.full) x = b.select(along(b.constant_list(c.present, DType::kPred)), x, b.zeros(x.type));
   return x;
 }

@@ -18,6 +18,7 @@ using TapTable = std::vector<std::vector<Tap>>;
 // The map's transpose: what each of `sources` positions receives from the targets.
 TapTable transpose_taps(const TapTable& taps, int64_t sources);
 
+// Weights of whole x are whole.
 // result[.., t, ..] = sum of weight * x[.., source, ..] over the taps of t. A position without taps
 // is 0, and nothing but a position's own taps reaches it (0 * inf never arises).
 V apply_taps(Builder& b, V x, int64_t dim, const TapTable& taps);

@@ -30,28 +30,43 @@ void multiply(Lowering& l, std::vector<V>& out) {
   put(l, out, product(l, x.text, y.text, c));
 }
 
-// beta * self + alpha * p
-V accumulate(Lowering& l, V p) {
-  Builder& b = l.builder();
-  Type t = compute_type(l);
-  if (l.has("alpha")) p = b.mul(p, l.number("alpha", t));
-  V self = l.number("self", t);
-  if (l.has("beta")) {
-    V beta = l.number("beta", t);
-    V none = b.compare(beta, b.zeros(t), Cmp::kEq);
-    self = b.select(none, b.zeros(t), b.mul(self, beta));
-  }
-  return b.add(self, p);
+// Does eager leave the product to BLAS, which does not look at it where alpha is 0? PyTorch's own
+// kernels (of other dtypes, of small batches) multiply, and an infinity becomes NaN.
+using UsesBlas = bool (*)(const Lowering& l);
+bool matrices_use_blas(const Lowering& l) {
+  DType t = l.out().dtype();
+  return t == DType::kF32 || t == DType::kF64 || ir::is_complex(t);
+}
+bool vectors_use_blas(const Lowering& l) {
+  return matrices_use_blas(l) && !ir::is_complex(l.out().dtype());
+}
+bool batches_use_blas(const Lowering& l) {
+  Type x = l.type("batch1"), y = l.type("batch2");
+  return matrices_use_blas(l) && x.dim(1) * x.dim(2) * y.dim(2) >= 400;
 }
 
-template <Text x, Text y, const Contract& c>
+// beta * self + alpha * p
+V accumulate(Lowering& l, V p, bool blas) {
+  Builder& b = l.builder();
+  Type t = compute_type(l);
+  V self = l.number("self", t), zero = b.zeros(t);
+  if (l.has("beta")) {
+    V beta = l.number("beta", t);
+    self = b.select(b.compare(beta, zero, Cmp::kEq), zero, b.mul(self, beta));
+  }
+  if (!l.has("alpha")) return b.add(self, p);
+  V alpha = l.number("alpha", t), sum = b.add(self, b.mul(p, alpha));
+  return blas ? b.select(b.compare(alpha, zero, Cmp::kEq), self, sum) : sum;
+}
+
+template <Text x, Text y, const Contract& c, UsesBlas blas>
 void add_multiply(Lowering& l, std::vector<V>& out) {
-  put(l, out, accumulate(l, product(l, x.text, y.text, c)));
+  put(l, out, accumulate(l, product(l, x.text, y.text, c), blas(l)));
 }
 
 void add_multiply_activation(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
-  V x = accumulate(l, product(l, "mat1", "mat2", kMatMat));
+  V x = accumulate(l, product(l, "mat1", "mat2", kMatMat), matrices_use_blas(l));
   if (!l.b_or("use_gelu", false)) return put(l, out, b.max(x, 0.0));
   V cdf = b.mul(b.add(b.unary("chlo.erf", b.mul(x, 0.70710678118654752440)), 1.0), 0.5);
   put(l, out, b.mul(x, cdf));
@@ -195,10 +210,12 @@ const Row kRows[] = {
     row("aten::bmm", nullptr, multiply<"self", "mat2", kBatched>, check_batches<"self", "mat2">),
     row("aten::dot", type_dot<"tensor">, multiply<"self", "tensor", kVecVec>),
     row("aten::vdot", type_dot<"other">, vdot),
-    row("aten::addmm", nullptr, add_multiply<"mat1", "mat2", kMatMat>, check_addmm),
-    row("aten::addmv", nullptr, add_multiply<"mat", "vec", kMatMat>),
-    row("aten::addbmm", type_addbmm, add_multiply<"batch1", "batch2", kSummedBatch>),
-    row("aten::baddbmm", nullptr, add_multiply<"batch1", "batch2", kBatched>,
+    row("aten::addmm", nullptr, add_multiply<"mat1", "mat2", kMatMat, matrices_use_blas>,
+        check_addmm),
+    row("aten::addmv", nullptr, add_multiply<"mat", "vec", kMatMat, vectors_use_blas>),
+    row("aten::addbmm", type_addbmm,
+        add_multiply<"batch1", "batch2", kSummedBatch, matrices_use_blas>),
+    row("aten::baddbmm", nullptr, add_multiply<"batch1", "batch2", kBatched, batches_use_blas>,
         check_batches<"batch1", "batch2">),
     row("aten::_addmm_activation", nullptr, add_multiply_activation, check_addmm),
     row("aten::_trilinear", type_trilinear, trilinear),

@@ -11,6 +11,7 @@
 #include "ops/helpers.h"
 #include "ops/indexing.h"
 #include "ops/random_bits.h"
+#include "ops/random_reject.h"
 
 namespace tp::ops {
 namespace {
@@ -439,6 +440,10 @@ Family random() {
       draws("aten::randperm", randperm_type, randperm_lower),
       draws("aten::randperm.generator", randperm_type, randperm_lower),
       draws("aten::multinomial", multinomial_type, multinomial_lower),
+      draws("aten::_standard_gamma", standard_gamma_type, standard_gamma_lower),
+      draws("aten::_sample_dirichlet", dirichlet_type, dirichlet_lower),
+      draws("aten::poisson", poisson_type, poisson_lower),
+      draws("aten::binomial", binomial_type, binomial_lower),
       {.name = "aten::native_dropout_backward",
        .type = dropout_backward_type,
        .lower = dropout_backward_lower,

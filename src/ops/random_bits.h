@@ -11,6 +11,10 @@ V random_state(Lowering& l);
 class Random {
  public:
   explicit Random(Lowering& l) : b_(l.builder()), state_(random_state(l)) {}
+  // Goes on from a state: in the body of a loop, which has a builder of its own.
+  Random(Builder& b, V state) : b_(b), state_(state) {}
+  V state() const { return state_; }
+  void resume(V state) { state_ = state; }  // what the loop left
   V bits(Type t);  // t: u32 or u64
   // Evenly spread over [0, 1) in steps of 2^-digits; t: f32 or f64.
   V uniform(Type t, int digits);

@@ -162,25 +162,78 @@ void mark_exact(std::vector<Resize>& axes, Filter f, bool backward) {
   }
 }
 
-bool is_nearest(Filter f) { return f == Filter::kNearest || f == Filter::kNearestExact; }
+// --- bytes: eager resizes them in whole numbers, an axis at a time ------------------------------
 
-// Bytes are resized as floats; eager rounds them to bytes after every axis.
-V rounded_bytes(Builder& b, V x) { return b.min(b.max(b.floor(b.add(x, 0.5)), 0.0), 255.0); }
+struct ByteTaps {
+  TapTable taps;       // weights times 2^digits, whole
+  double largest = 0;  // of the weights
+  int digits = 0;
+};
+
+// Without antialiasing: a linear or cubic kernel at its sources. Beyond the borders they are the
+// border's own pixel, whose weights add up before they are rounded.
+std::vector<Tap> byte_kernel(const Resize& r, Filter f, int64_t i, double* largest) {
+  double at = position_of<double>(r, step_of<double>(r), i);
+  if (f == Filter::kLinear) at = std::max(at, 0.0);
+  auto whole = static_cast<int64_t>(std::floor(static_cast<float>(at)));
+  int64_t near = std::min(whole, r.in - 1), reach = f == Filter::kLinear ? 1 : 2;
+  double part = std::clamp(at - static_cast<double>(near), 0.0, 1.0);
+  std::vector<Tap> taps;
+  for (int64_t j = 1 - reach; j <= reach; ++j) {
+    double x = std::abs(static_cast<double>(j) - part);
+    double w = f == Filter::kLinear ? std::max(1 - x, 0.0)
+               : x < 1              ? cubic_near(x, -0.75)
+               : x < 2              ? cubic_far(x, -0.75)
+                                    : 0.0;
+    int64_t source = std::clamp<int64_t>(near + j, 0, r.in - 1);
+    if (taps.empty() || taps.back().source != source) taps.push_back({source, 0});
+    taps.back().weight += w;
+    *largest = std::max(*largest, taps.back().weight);
+  }
+  return taps;
+}
+
+// 16 bits for a weight: as many digits behind the point as the largest one leaves.
+ByteTaps byte_taps(const Resize& r, Filter f) {
+  ByteTaps b;
+  for (int64_t i = 0; i < r.out; ++i) {
+    b.taps.push_back(f > Filter::kCubic ? antialiased<double>(r, f, i)
+                                        : byte_kernel(r, f, i, &b.largest));
+    for (const Tap& t : b.taps.back()) b.largest = std::max(b.largest, t.weight);
+  }
+  while (b.digits < 22 && 0.5 + std::ldexp(b.largest, b.digits + 1) < 32768) ++b.digits;
+  for (std::vector<Tap>& taps : b.taps)
+    for (Tap& t : taps) t.weight = std::round(std::ldexp(t.weight, b.digits));
+  return b;
+}
+
+V resize_bytes(Builder& b, V x, const std::vector<Resize>& axes, Filter f) {
+  x = b.convert(x, DType::kS32);
+  for (size_t i = axes.size(); i-- > 0;) {
+    if (axes[i].in == axes[i].out) continue;
+    ByteTaps t = byte_taps(axes[i], f);
+    V sum = b.add(apply_taps(b, x, axes[i].axis, t.taps), std::ldexp(1.0, t.digits - 1));
+    V digits = b.constant_int(t.digits, sum.type);
+    x = b.binary("stablehlo.shift_right_arithmetic", sum, digits);
+    x = b.min(b.max(x, 0.0), 255.0);
+  }
+  return x;
+}
+
+bool is_nearest(Filter f) { return f == Filter::kNearest || f == Filter::kNearestExact; }
 
 template <Filter f, size_t n>
 void upsample_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V x = l.in("self");
   if (l.out().numel() == 0) return out.push_back(b.zeros(l.out()));
-  if (!is_nearest(f))
-    x = b.convert(x, ir::is_int(x.dtype()) ? DType::kF32 : ir::compute_dtype(x.dtype()));
   std::vector<Resize> axes = resizes(l, x.dims(), l.out().dims(), n);
   mark_exact(axes, f, false);
-  bool bytes = !is_nearest(f) && ir::is_int(l.out().dtype());
-  for (size_t i = n; i-- > 0;) {
+  if (!is_nearest(f) && ir::is_int(x.dtype()))
+    return out.push_back(b.convert(resize_bytes(b, x, axes, f), l.out().dtype()));
+  if (!is_nearest(f)) x = b.convert(x, ir::compute_dtype(x.dtype()));
+  for (size_t i = n; i-- > 0;)
     x = apply_taps(b, x, axes[i].axis, taps_of(axes[i], f, x.dtype()));
-    if (bytes) x = rounded_bytes(b, x);
-  }
   out.push_back(b.convert(x, l.out().dtype()));
 }
 

@@ -39,6 +39,16 @@ void register_autocast(torch::Library& m) {
 #undef FP32_SET
 #undef PROMOTE
 #undef OTHER
+  // cuDNN's kernels, which CUDA uses, compute all of a recurrent layer and its states in the low
+  // precision; PyTorch's own composites mix them.
+  KERNEL(c10::DeviceType::XLA, lstm, input, lower_precision_fp)
+  KERNEL(c10::DeviceType::XLA, lstm, data, lower_precision_fp)
+  KERNEL(c10::DeviceType::XLA, gru, input, lower_precision_fp)
+  KERNEL(c10::DeviceType::XLA, gru, data, lower_precision_fp)
+  KERNEL(c10::DeviceType::XLA, rnn_tanh, input, lower_precision_fp)
+  KERNEL(c10::DeviceType::XLA, rnn_tanh, data, lower_precision_fp)
+  KERNEL(c10::DeviceType::XLA, rnn_relu, input, lower_precision_fp)
+  KERNEL(c10::DeviceType::XLA, rnn_relu, data, lower_precision_fp)
   m.impl("binary_cross_entropy", TORCH_FN(banned));
 }
 

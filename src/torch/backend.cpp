@@ -2,7 +2,6 @@
 // without fallthrough.
 #include <ATen/Context.h>
 #include <ATen/detail/XLAHooksInterface.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <atomic>
 
@@ -14,17 +13,20 @@
 #include "torch/autograd_threads.h"
 #include "torch/checks.h"
 #include "torch/errors.h"
+#include "torch/events.h"
 #include "torch/host_op.h"
 #include "torch/kernels.h"
+#include "torch/layouts.h"
 #include "torch/random.h"
 #include "torch/runtime.h"
 #include "torch/schema.h"
+#include "torch/value_sizes.h"
 
 namespace tp::torch_room {
 namespace {
 
 // One stream a device, in program order: PJRT orders programs by the buffers they use.
-struct Guard final : c10::impl::DeviceGuardImplInterface {
+struct Guard final : EventGuard {
   static thread_local c10::DeviceIndex current;
   c10::DeviceType type() const override { return c10::kXLA; }
   c10::Device exchangeDevice(c10::Device d) const override {
@@ -42,12 +44,6 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     current = std::max<c10::DeviceIndex>(d.index(), 0);
     note_device_thread(current);
   }
-  c10::Stream getStream(c10::Device d) const override {
-    note_device_node();  // each autograd node asks for its device's stream when it is made
-    return c10::Stream(c10::Stream::DEFAULT, d);
-  }
-  c10::Stream getDefaultStream(c10::Device d) const override { return getStream(d); }
-  c10::Stream exchangeStream(c10::Stream s) const override { return getStream(s.device()); }
   // Autograd starts as many threads as there are devices at its first backward, which may come
   // before there is a client: then as many as there may be.
   c10::DeviceIndex deviceCount() const noexcept override {
@@ -102,6 +98,12 @@ struct Hooks final : at::XLAHooksInterface {
   bool hasPrimaryContext(c10::DeviceIndex) const override { return client::client_exists(); }
   c10::DeviceIndex deviceCount() const override { return Guard::most_devices(); }
   bool isPinnedPtr(const void*) const override { return false; }
+  at::Allocator* getPinnedMemoryAllocator() const override {
+    TORCH_CHECK(false,
+                "device xla has no pinned host memory: a plugin copies from ordinary memory.\n"
+                "  try: leave pin_memory out (DataLoader: pin_memory=False), .to(\"xla\") is "
+                "asynchronous all the same");
+  }
 };
 
 int current_device() { return Guard::current; }
@@ -137,14 +139,21 @@ torch::Library& library(const char* ns, c10::DispatchKey key, uint32_t line) {
 void register_autocast(torch::Library& m);
 
 void register_all() {
-  libraries().reserve(8);
+  libraries().reserve(12);
   torch::Library& aten = library("aten", c10::DispatchKey::XLA, __LINE__);
   register_factories(aten);
   register_views(aten);
   register_rows(aten);
   register_host_check(aten);
   register_composites(aten);
-  register_composites(library("aten", c10::DispatchKey::AutogradXLA, __LINE__));
+  torch::Library& autograd = library("aten", c10::DispatchKey::AutogradXLA, __LINE__);
+  register_composites(autograd);
+  register_value_sizes(aten);
+  register_events(aten);
+  register_layouts(aten, autograd);
+  for (auto key : {c10::DispatchKey::SparseXLA, c10::DispatchKey::SparseCsrXLA,
+                   c10::DispatchKey::NestedTensorXLA, c10::DispatchKey::QuantizedXLA})
+    register_foreign_layout(library("_", key, __LINE__), key);
   library("_", c10::DispatchKey::XLA, __LINE__)
       .fallback(torch::CppFunction::makeFromBoxedFunction<&boxed_fallback>());
   library("_", c10::DispatchKey::AutocastXLA, __LINE__)

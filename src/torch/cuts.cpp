@@ -19,7 +19,7 @@
 namespace tp::torch_room {
 namespace {
 
-thread_local const char* t_kind = nullptr;
+thread_local const char *t_kind = nullptr, *t_advice = nullptr;
 std::atomic<int> g_forbidding{0};  // threads inside no_cuts()
 
 using At = std::tuple<std::string_view, ir::Site>;
@@ -91,20 +91,24 @@ const char* permanent(const std::string& name) {
   return names->insert(name).first->c_str();
 }
 
-ReadKind::ReadKind(const char* name) : set_(!t_kind) {
-  if (set_) t_kind = name;
+ReadKind::ReadKind(const char* name, const char* advice) : set_(!t_kind) {
+  if (set_) t_kind = name, t_advice = advice;
 }
 ReadKind::~ReadKind() {
-  if (set_) t_kind = nullptr;
+  if (set_) t_kind = t_advice = nullptr;
 }
 
 Read::Read(const char* kind)
-    : kind_(t_kind ? t_kind : kind), where_(user_site()), start_(probe::now_ns()), wait_(start_) {}
+    : kind_(t_kind ? t_kind : kind),
+      where_(user_site()),
+      advice_(t_advice),
+      start_(probe::now_ns()),
+      wait_(start_) {}
 
 void Read::synced() { wait_ = probe::now_ns(); }
 
 void Read::cut() {
-  advice_ = advice_for({kind_, where_});
+  if (!advice_) advice_ = advice_for({kind_, where_});
   if (cuts_forbidden()) {
     std::string line = ir::site_text(where_);
     fail(Code::kRuntime,

@@ -9,10 +9,11 @@
 namespace tp::torch_room {
 
 // What the reads of this scope are called, where the reader knows better than the kernel: "print",
-// "bool", "aten::sort on the CPU". The outermost one wins. Names live for the process.
+// "bool", "aten::sort on the CPU", and how a program does without them. The outermost one wins.
+// Texts live for the process.
 class ReadKind {
  public:
-  explicit ReadKind(const char* name);
+  explicit ReadKind(const char* name, const char* advice = nullptr);
   ~ReadKind();
   ReadKind(const ReadKind&) = delete;
 

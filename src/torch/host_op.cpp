@@ -46,12 +46,8 @@ bool lstsq_fits(const c10::FunctionSchema& s, Arguments args) {
   if (driver.isNone() || self.dim() < 2 || self.size(-2) <= self.size(-1)) return true;
   return driver.toStringView() != "gelss" && driver.toStringView() != "gelsd";
 }
-bool has_output_size(const c10::FunctionSchema& s, Arguments args) {
-  return !argument(s, args, "output_size").isNone();
-}
 
-constexpr Exception kExceptions[] = {{"aten::linalg_lstsq", lstsq_fits},
-                                     {"aten::repeat_interleave.Tensor", has_output_size}};
+constexpr Exception kExceptions[] = {{"aten::linalg_lstsq", lstsq_fits}};
 
 const Exception* exception_of(const std::string& op) {
   for (const Exception& e : kExceptions)
@@ -274,12 +270,17 @@ bool record_host_op(const c10::OperatorHandle& op, Stack* stack) {
   Arguments args(*stack);
   if (!takes(*form, schema, args.slice(stack->size() - schema.arguments().size()))) return false;
   if (!client_calls_back()) return false;
+  std::string_view checked =
+      checked_name(schema, args.slice(stack->size() - schema.arguments().size()));
   try {
     record_boxed({&form->info, form->kind, form->info.args.size()}, schema, stack);
   } catch (const ops::NoType&) {
     return false;  // the CPU's kernel says what is wrong with the values, or takes them
   }
   form->counter.add();
+  if (!checked.empty())
+    raise_here(checked,
+               {stack->end() - static_cast<int64_t>(schema.returns().size()), stack->end()});
   return true;
 }
 

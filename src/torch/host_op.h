@@ -44,5 +44,10 @@ pjrt::ffi::Error* run_host_op(pjrt::ffi::Frame* frame);
 // factorisation failed, in the words of linalg.`check`.
 extern const ir::Symbol kHostCheck, kHostInfo, kHostIsMatrix;
 void register_host_check(torch::Library& m);
+// What the error check of a call is called whose own kernel raises where the factorisation failed;
+// empty: it has none.
+std::string_view checked_name(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> args);
+// Reads the results of such a call, so that it raises at its line, unless cuts are forbidden.
+void raise_here(std::string_view checked, const Stack& results);
 
 }  // namespace tp::torch_room

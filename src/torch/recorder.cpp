@@ -55,10 +55,15 @@ std::unique_ptr<Dims> like_first(const Impl& first, Type result) {
   return std::make_unique<Dims>(dims_of(dense_strides(first)));
 }
 
+// 0-d tensors of the CPU, Python numbers among them, are operands like those of the device.
 at::Tensor meta_of(const at::Tensor& t) {
-  Impl* p = t.defined() ? impl_or_null(t) : nullptr;
-  if (!p) return t;
-  return at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type());
+  if (!t.defined()) return t;
+  bool number = t.device().is_cpu() && t.dim() == 0 && t.layout() == at::kStrided;
+  if (!number && !impl_or_null(t)) return t;
+  at::Tensor meta = at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type());
+  if (number)
+    meta.unsafeGetTensorImpl()->set_wrapped_number(t.unsafeGetTensorImpl()->is_wrapped_number());
+  return meta;
 }
 
 // Eager's CPU casts operands of another dtype before it lays out the result, and a cast has no gaps

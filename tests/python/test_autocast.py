@@ -199,3 +199,26 @@ def test_a_weight_is_cast_once_and_gets_float32_gradients(device, compiles):
     y.float().sum().backward()
     assert w.grad.dtype == torch.float32
     assert w.grad.cpu().unique().tolist() == [32.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+def test_recurrent_layers_and_their_states_have_the_low_dtype(kind, dtype):
+    """As cuDNN's kernels give them on CUDA; the CPU's LSTM does the same in bfloat16."""
+    torch.manual_seed(0)
+    module = kind(3, 4, num_layers=2, bidirectional=True)
+    x = torch.randn(5, 2, 3)
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, [5, 3])
+    eager, _ = module(x)
+    module.to("xla")
+    for given in (x.to("xla"), packed.to("xla")):
+        with torch.autocast("xla", dtype):
+            out, state = module(given)
+        states = state if isinstance(state, tuple) else (state,)
+        assert {t.dtype for t in states} == {dtype}
+        assert (out if given is not packed and torch.is_tensor(out) else out.data).dtype == dtype
+    with torch.autocast("xla", dtype):
+        out, _ = module(x.to("xla"))
+        out.float().square().sum().backward()
+    torch.testing.assert_close(out.float().cpu(), eager, rtol=0.05, atol=0.05)
+    assert {p.grad.dtype for p in module.parameters()} == {torch.float32}

@@ -1,0 +1,98 @@
+"""Layouts that the device has not end in one error that says what to use instead."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import torch_pjrt
+
+DENSE = torch.eye(4)
+
+
+def embedding(sparse_module) -> None:
+    module = sparse_module(5, 3, sparse=True).to("xla")
+    offsets = () if isinstance(module, torch.nn.Embedding) else (torch.tensor([0]).to("xla"),)
+    module(torch.tensor([1, 2]).to("xla"), *offsets).sum().backward()
+
+
+SPARSE = {
+    "Embedding(sparse=True)": lambda: embedding(torch.nn.Embedding),
+    "to('xla') of a sparse tensor": lambda: DENSE.to_sparse().to("xla"),
+    "to('xla') of a CSR tensor": lambda: DENSE.to_sparse_csr().to("xla"),
+    "to_sparse": lambda: DENSE.to("xla").to_sparse(),
+    "to_sparse(1)": lambda: DENSE.to("xla").to_sparse(1),
+    "to_sparse_csr": lambda: DENSE.to("xla").to_sparse_csr(),
+    "to_sparse_csc": lambda: DENSE.to("xla").to_sparse_csc(),
+    "to_sparse_bsr": lambda: DENSE.to("xla").to_sparse_bsr(2),
+    "sparse_coo_tensor": lambda: torch.sparse_coo_tensor([[0], [1]], [1.0], device="xla"),
+    "sparse_csr_tensor": lambda: torch.sparse_csr_tensor([0, 1], [0], [1.0], device="xla"),
+    "zeros of a layout": lambda: torch.zeros(2, 2, layout=torch.sparse_coo, device="xla"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SPARSE)
+def test_sparse_tensors_are_refused(name, compiles):
+    with (
+        compiles() as seen,
+        pytest.raises(NotImplementedError, match="no sparse tensors") as e,
+    ):
+        SPARSE[name]()
+    assert "sparse=False" in str(e.value) and ".to_dense()" in str(e.value)
+    assert "SparseXLA" not in str(e.value) and "Facebook" not in str(e.value)
+    assert seen.fallbacks == ()
+
+
+def test_a_sparse_embedding_bag_is_refused():
+    with pytest.raises(NotImplementedError, match="sparse gradients are not supported") as e:
+        embedding(torch.nn.EmbeddingBag)
+    assert "sparse=False" in str(e.value)
+
+
+ROWS = [torch.ones(2), torch.ones(3)]
+NESTED = {
+    "nested_tensor": lambda: torch.nested.nested_tensor(ROWS, device="xla"),
+    "as_nested_tensor": lambda: torch.nested.as_nested_tensor([r.to("xla") for r in ROWS]),
+    "to('xla')": lambda: torch.nested.nested_tensor(ROWS).to("xla"),
+    "mask": lambda: torch._nested_tensor_from_mask(
+        torch.ones(2, 3, 4, device="xla"), torch.ones(2, 3, dtype=torch.bool, device="xla")
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NESTED)
+def test_strided_nested_tensors_are_refused(name):
+    with pytest.raises(NotImplementedError, match="no nested tensors") as e:
+        NESTED[name]()
+    assert "layout=torch.jagged" in str(e.value)
+    assert "INTERNAL ASSERT" not in str(e.value)
+
+
+def test_jagged_nested_tensors_work():
+    rows = torch.nested.nested_tensor(ROWS, layout=torch.jagged, device="xla")
+    assert (rows * 2).values().tolist() == [2.0] * 5
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quantised_and_mkldnn_tensors_are_refused():
+    with pytest.raises(NotImplementedError, match="no quantised tensors"):
+        torch.quantize_per_tensor(DENSE.to("xla"), 0.1, 0, torch.qint8)
+    with pytest.raises(NotImplementedError, match="layout mkldnn"):
+        DENSE.to("xla").to_mkldnn()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pinned_memory_says_that_none_is_needed():
+    with pytest.raises(RuntimeError, match="no pinned host memory") as e:
+        DENSE.pin_memory("xla")
+    assert "pin_memory=False" in str(e.value) and "torch_xla" not in str(e.value)
+    assert not DENSE.is_pinned("xla")
+
+
+def test_a_sparse_embedding_that_is_not_trained_works():
+    weight = torch.randn(5, 3)
+    places = torch.tensor([1, 2])
+    ours = F.embedding(places.to("xla"), weight.to("xla"), sparse=True)
+    assert torch.equal(ours.cpu(), F.embedding(places, weight))
+    torch_pjrt.sync()
