@@ -80,7 +80,7 @@ void Read::cut() {
 Read::~Read() {
   try {
     book();
-  } catch (const std::exception&) {  // a flag that cannot be read, no memory: only the counts miss it
+  } catch (const std::exception&) {  // a flag that cannot be read: only the counts miss it
   }
 }
 
