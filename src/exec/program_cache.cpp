@@ -1,5 +1,6 @@
 #include "exec/program_cache.h"
 
+#include <new>
 #include <thread>
 
 #include "base/flags.h"
@@ -120,7 +121,10 @@ void ProgramCache::fly(Hash128 total, const FlightPtr& flight,
   *flight = {true, program, std::move(error)};
   flights_.erase(total);
   landed_.notify_all();
-  if (program) programs_.put(total, std::move(program));
+  try {
+    if (program) programs_.put(total, std::move(program));
+  } catch (const std::bad_alloc&) {  // it is not kept, then
+  }
 }
 
 // Flies in a thread of its own, or, where the system gives none, in this one: then Ctrl-C waits.

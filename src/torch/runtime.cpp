@@ -433,7 +433,8 @@ Synced sync_captured(int device) {
   return synced;
 }
 
-bool busy() { return client::client_exists() && !client::forked() && executor().busy(); }
+// A child may neither ask nor tear down what belongs to threads that it does not have.
+bool busy() { return client::forked() || (client::client_exists() && executor().busy()); }
 
 void sync_all() {
   static probe::Counter& syncs = probe::counter("Sync");

@@ -1,6 +1,7 @@
 #include "torch/tensor.h"
 
 #include <ATen/ExpandUtils.h>
+#include <c10/util/Type.h>
 #include <c10/util/strides.h>
 
 #include <chrono>
