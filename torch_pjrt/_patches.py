@@ -5,7 +5,6 @@
 """
 
 import atexit
-import copy
 import functools
 import itertools
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 
 import torch
 
-from . import _C, _device_module, _dynamo, _load, _optim
+from . import _C, _device_module, _dynamo, _load, _optim, _storage
 
 __all__ = ["install"]
 
@@ -27,8 +26,8 @@ def install() -> None:
     torch.__future__.set_swap_module_params_on_conversion(True)
     _convert_scripts_without_swap()
     _seed_with_torch()
-    torch.Tensor.__copy__ = _copy  # type: ignore[attr-defined]
     _refuse_dlpack()
+    _storage.install()
     _load.install()
     _optim.install()
     _dynamo.install()
@@ -117,14 +116,3 @@ def _name_reads() -> None:
         return wrapped
 
     torch._tensor_str._str = named("print", torch._tensor_str._str)
-
-
-def _copy(self: torch.Tensor) -> Any:
-    """`copy.copy(t)` shares memory with t; through a pickle, as PyTorch does it, it would not."""
-    if self.device.type != "xla" or type(self) not in (torch.Tensor, torch.nn.Parameter):
-        return copy._reconstruct(self, None, *self.__reduce_ex__(4))  # type: ignore[attr-defined]
-    shared = self.detach()
-    if isinstance(self, torch.nn.Parameter):
-        shared = torch.nn.Parameter(shared, requires_grad=False)
-    vars(shared).update(vars(self))
-    return shared.requires_grad_(self.requires_grad)

@@ -1,5 +1,4 @@
-// Tensors' beginnings and ends: empty, fill, copies between devices, reading one number, set_ and
-// resize_.
+// Tensors' beginnings and ends: empty, fill, copies between devices, reading one number, resize_.
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/InferSize.h>
@@ -22,6 +21,7 @@
 #include "torch/kernels.h"
 #include "torch/recorder.h"
 #include "torch/runtime.h"
+#include "torch/storage.h"
 #include "torch/tensor.h"
 
 namespace tp::torch_room {
@@ -173,7 +173,7 @@ void upload_copy(const Tensor& src, const Tensor& dst) {
   host.copy_(src);  // converts, broadcasts, makes it dense; and the user may change src afterwards
   if (dst.is_conj()) host = host.conj().resolve_conj();
   if (dst.is_neg()) host = host.neg();
-  write_host(to, std::move(host));
+  if (!write_memory(to, host)) write_host(to, std::move(host));
 }
 
 void download_copy(const Tensor& src, const Tensor& dst) {
@@ -195,6 +195,7 @@ Tensor copy_from(const Tensor& src, const Tensor& dst, bool) {
           download_copy(src, dst);
         } else {
           check_partial_overlap(dst, src);
+          if (auto whole = as_memory(dst, src)) return (void)copy_from(whole->second, whole->first, false);
           Value v = resolved_value(src);
           // A fill is copied as a new fill, so that each tensor keeps a birth value of its own.
           if (v.node->role() == ir::Role::kFill && impl_of(dst).whole() && !dst.is_conj() &&
@@ -267,64 +268,8 @@ Tensor to_copy(const Tensor& t, std::optional<at::ScalarType> dtype,
   return out.copy_(t, non_blocking);
 }
 
-// --- storage surgery
-// ----------------------------------------------------------------------------------------
-
-// Points self at another alias through a new window. Empty strides: row-major.
-Tensor& set_window(Tensor& self, AliasPtr alias, int64_t offset, IntArrayRef size,
-                   IntArrayRef stride) {
-  Impl& to = impl_of(self);
-  to.set_alias(std::move(alias));
-  if (stride.empty()) {
-    to.set_sizes_contiguous(size);
-    to.set_storage_offset(offset);
-  } else {
-    to.set_sizes_and_strides(size, stride, offset);
-  }
-  to.refresh_whole();
-  return self;
-}
-
-Tensor& set_tensor_at(Tensor& self, const Tensor& source, int64_t offset, IntArrayRef size,
-                      IntArrayRef stride) {
-  return set_window(self, impl_of(source).alias(), offset, size, stride);
-}
-
-Tensor& set_tensor(Tensor& self, const Tensor& source) {
-  if (!self.is_same(source))
-    set_tensor_at(self, source, source.storage_offset(), source.sizes(), source.strides());
-  return self;
-}
-
-Tensor& set_nothing(Tensor& self) {
-  Tensor none = newborn({0}, {}, self.scalar_type(), self.device());
-  return set_tensor(self, none);
-}
-
-// The alias whose lazily made storage this is; null where it is somebody else's.
-AliasPtr alias_of(const at::Storage& s) {
-  AliasPtr found;
-  for_each_alias([&](Alias& a) {
-    if (!a.storage || a.storage.unsafeGetStorageImpl() != s.unsafeGetStorageImpl()) return;
-    if (c10::raw::intrusive_ptr::use_count(&a) > 0)
-      found = AliasPtr::unsafe_reclaim_from_nonowning(&a);
-  });
-  return found;
-}
-
-Tensor& set_storage_at(Tensor& self, at::Storage source, int64_t offset, IntArrayRef size,
-                       IntArrayRef stride) {
-  AliasPtr alias = alias_of(source);
-  TORCH_CHECK(alias.defined(),
-              "set_: this storage belongs to no live tensor of device xla. try: set_(tensor) "
-              "instead of set_(storage)");
-  return set_window(self, std::move(alias), offset, size, stride);
-}
-
-bool is_set_to(const Tensor& a, const Tensor& b) {
-  return impl_of(a).alias() == impl_of(b).alias() && a.sizes() == b.sizes() &&
-         a.strides() == b.strides() && a.storage_offset() == b.storage_offset();
-}
+// --- resize_
+// ----------------------------------------------------------------------------------------------
 
 // The alias's memory as a flat root of that many of its own elements: what was there stays, the
 // rest is zero.
@@ -332,10 +277,7 @@ void grow(Impl& t, int64_t numel) {
   static const ops::Row* row = ops::find_row("torch_pjrt::resize");
   check(row != nullptr, "the op table has torch_pjrt::resize");
   Alias& a = *t.alias();
-  Tensor flat = make_view(
-      t, ref_of(a.type.dims()),
-      a.strides ? ref_of(*a.strides) : IntArrayRef(c10::contiguous_strides(ref_of(a.type.dims()))),
-      0, c10::scalarTypeToTypeMeta(to_scalar_type(a.type.dtype())));
+  Tensor flat = all_of(t);
   Value root = value_of(impl_of(flat));
   ir::AttrsBuilder attrs;
   attrs.operand(ir::symbol("self"), 0);
@@ -349,7 +291,7 @@ void grow(Impl& t, int64_t numel) {
                            0};
   Value old;
   client::DataPtr old_data;
-  std::lock_guard lock(state_lock());
+  std::unique_lock lock(state_lock());
   bool newborn = a.birth && made.node->role() == ir::Role::kFill;
   old = std::move(a.value);
   old_data = std::move(a.data);
@@ -357,9 +299,10 @@ void grow(Impl& t, int64_t numel) {
   a.value = made;
   a.type = type;
   a.strides = nullptr;
-  a.storage = c10::Storage();
   ++a.version;
   if (newborn) a.birth = made.node;
+  lock.unlock();
+  resize_storage(t.alias());
 }
 
 const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::MemoryFormat> format) {
@@ -418,11 +361,6 @@ void register_factories(torch::Library& m) {
   m.impl("equal", TORCH_FN(equal));
   m.impl("clone", TORCH_FN(clone));
   m.impl("_to_copy", TORCH_FN(to_copy));
-  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
-  m.impl("set_.source_Tensor_storage_offset", TORCH_FN(set_tensor_at));
-  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage_at));
-  m.impl("set_", TORCH_FN(set_nothing));
-  m.impl("is_set_to", TORCH_FN(is_set_to));
   m.impl("resize_", TORCH_FN(resize));
   m.impl("conj_physical_", TORCH_FN(conj_physical));
   m.impl("_efficientzerotensor", TORCH_FN(efficient_zero));

@@ -13,6 +13,7 @@
 #include "torch/errors.h"
 #include "torch/frames.h"
 #include "torch/runtime.h"
+#include "torch/storage.h"
 #include "torch/trace.h"
 
 namespace tp::torch_room {
@@ -29,6 +30,14 @@ struct Arena {
   size_t count = 0;
 };
 Arena g_arena;
+
+void enter(Alias& a) {
+  std::lock_guard lock(state_lock());
+  a.prev = g_arena.last;
+  (a.prev ? a.prev->next : g_arena.first) = &a;
+  g_arena.last = &a;
+  ++g_arena.count;
+}
 
 uint64_t next_id() {
   static std::atomic<uint64_t> id{1};
@@ -174,14 +183,33 @@ Alias::Alias(Value v, std::unique_ptr<Dims> s, c10::Device d)
       made_at(v.node->location()),
       value(std::move(v)),
       traced(tracing()) {
-  std::lock_guard lock(state_lock());
-  prev = g_arena.last;
-  (prev ? prev->next : g_arena.first) = this;
-  g_arena.last = this;
-  ++g_arena.count;
+  enter(*this);
+}
+
+Alias::Alias(Alias& dying)
+    : type(dying.type),
+      strides(std::move(dying.strides)),
+      device(dying.device),
+      id(next_id()),
+      made_at(dying.made_at),
+      value(std::move(dying.value)),
+      data(std::move(dying.data)),
+      host(std::move(dying.host)),
+      was(dying.was),
+      birth(std::move(dying.birth)),
+      raised(dying.raised),
+      traced(dying.traced),
+      untyped(dying.untyped) {
+  enter(*this);
+}
+
+void Alias::release_resources() {
+  if (storage) leave_to_storage(*this);
 }
 
 Alias::~Alias() {
+  if (storage) [[unlikely]]
+    leave_to_storage(*this);
   std::lock_guard lock(state_lock());
   (prev ? prev->next : g_arena.first) = next;
   (next ? next->prev : g_arena.last) = prev;
@@ -232,18 +260,6 @@ void Impl::refresh_whole() {
   bool same =
       a.strides ? strides() == ref_of(*a.strides) : row_major(span_of(sizes()), span_of(strides()));
   if (same || numel() == 0) whole_of_ = a.type.rep();
-}
-
-const c10::Storage& Impl::storage() const {
-  std::lock_guard lock(state_lock());
-  Alias& a = *alias_;
-  if (!a.storage) {
-    a.storage = c10::Storage(
-        c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), a.type.bytes(),
-                                              c10::DataPtr(nullptr, a.device), nullptr,
-                                              /*resizable=*/false));
-  }
-  return a.storage;
 }
 
 template <class Version>

@@ -47,7 +47,9 @@ class Alias final : public c10::intrusive_ptr_target {
  public:
   // Null strides: row-major.
   Alias(ir::Value value, std::unique_ptr<Dims> strides, c10::Device device);
+  explicit Alias(Alias& dying);  // takes over its memory
   ~Alias() override;
+  void release_resources() override;  // the last tensor is gone, but not the last weak reference
 
   ir::Type type;                  // element type and logical sizes of the root value
   std::unique_ptr<Dims> strides;  // null: row-major
@@ -68,7 +70,8 @@ class Alias final : public c10::intrusive_ptr_target {
   // Values gathered through views of the current version, by hash of the view's arguments.
   std::vector<std::pair<Hash128, ir::Value>> gathers;
 
-  c10::Storage storage;  // made on first request; no data behind it
+  c10::Storage storage;  // made on first request, then the same until the alias dies (storage.h)
+  bool untyped = false;  // made as bytes: takes the type of the first tensor that is set to it
 
   Alias *prev = nullptr, *next = nullptr;  // the arena: live aliases in creation order
 
