@@ -154,6 +154,7 @@ set(TP_TORCH
     src/torch/results.cpp
     src/torch/runtime.cpp
     src/torch/schema.cpp
+    src/torch/storage.cpp
     src/torch/tensor.cpp
     src/torch/thread_modes.cpp
     src/torch/trace.cpp

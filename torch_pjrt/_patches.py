@@ -5,15 +5,13 @@
 """
 
 import atexit
-import copy
-import copyreg
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from . import _C, _device_module, _dynamo, _load, _nested, _optim
+from . import _C, _device_module, _dynamo, _load, _nested, _optim, _storage
 
 __all__ = ["install"]
 
@@ -24,8 +22,8 @@ def install() -> None:
         return
     torch._register_device_module("xla", _device_module)
     _seed_with_torch()
-    torch.Tensor.__copy__ = _copy  # type: ignore[attr-defined]
     _refuse_dlpack()
+    _storage.install()
     _load.install()
     _optim.install()
     _dynamo.install()
@@ -86,23 +84,3 @@ def _name_reads() -> None:
         return wrapped
 
     torch._tensor_str._str = named("print", torch._tensor_str._str)
-
-
-def _copy(self: torch.Tensor) -> Any:
-    """`copy.copy(t)` shares memory with t; through a pickle, as PyTorch does it, it would not."""
-    if type(self) not in (torch.Tensor, torch.nn.Parameter) or not _is_xla(self):
-        return _copy_by_pickle(self)
-    shared = self.detach()
-    if isinstance(self, torch.nn.Parameter):
-        shared = torch.nn.Parameter(shared, requires_grad=False)
-    vars(shared).update(vars(self))
-    return shared.requires_grad_(self.requires_grad)
-
-
-def _copy_by_pickle(t: torch.Tensor) -> Any:
-    """What `copy.copy` does with a class that has no `__copy__`."""
-    reduce = copyreg.dispatch_table.get(type(t))
-    made: Any = reduce(t) if reduce else t.__reduce_ex__(4)
-    if isinstance(made, str):
-        return t
-    return copy._reconstruct(t, None, *made)  # type: ignore[attr-defined]

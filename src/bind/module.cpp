@@ -25,6 +25,7 @@
 #include "torch/kernels.h"
 #include "torch/random.h"
 #include "torch/runtime.h"
+#include "torch/storage.h"
 
 namespace py = pybind11;
 using namespace tp;
@@ -217,6 +218,8 @@ PYBIND11_MODULE(_C, m) {
   m.def("exchange_thread_eager_mode", &exchange_thread_eager_mode);
   m.def("eager_mode", &eager_here);
   m.def("state", [](const py::handle& t) { return state_of(impl_of(to_tensor(t))); });
+  m.def("address_of", [](const py::handle& t) { return address_of(to_tensor(t)); });
+  m.def("storage_allocator", [] { return reinterpret_cast<uintptr_t>(&storage_allocator()); });
   m.def("counters", &counters);
   m.def("timers", &timers);
   m.def("clear_metrics", &probe::clear);

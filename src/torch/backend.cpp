@@ -142,6 +142,7 @@ void register_all() {
   libraries().reserve(12);
   torch::Library& aten = library("aten", c10::DispatchKey::XLA, __LINE__);
   register_factories(aten);
+  register_storages(aten);
   register_views(aten);
   register_rows(aten);
   register_host_check(aten);

@@ -1,5 +1,4 @@
-// Tensors' beginnings and ends: empty, fill, copies between devices, reading one number, set_ and
-// resize_.
+// Tensors' beginnings and ends: empty, fill, copies between devices, reading one number, resize_.
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/InferSize.h>
@@ -23,6 +22,7 @@
 #include "torch/kernels.h"
 #include "torch/recorder.h"
 #include "torch/runtime.h"
+#include "torch/storage.h"
 #include "torch/tensor.h"
 
 namespace tp::torch_room {
@@ -171,7 +171,7 @@ void upload_copy(const Tensor& src, const Tensor& dst) {
   host.copy_(src);  // converts, broadcasts, makes it dense; and the user may change src afterwards
   if (dst.is_conj()) host = host.conj().resolve_conj();
   if (dst.is_neg()) host = host.neg();
-  write_host(to, std::move(host));
+  if (!write_memory(to, host)) write_host(to, std::move(host));
 }
 
 void download_copy(const Tensor& src, const Tensor& dst) {
@@ -193,6 +193,7 @@ Tensor copy_from(const Tensor& src, const Tensor& dst, bool) {
           download_copy(src, dst);
         } else {
           check_partial_overlap(dst, src);
+          if (auto whole = as_memory(dst, src)) return (void)copy_from(whole->second, whole->first, false);
           Value v = resolved_value(src);
           // A fill is copied as a new fill, so that each tensor keeps a birth value of its own.
           if (v.node->role() == ir::Role::kFill && impl_of(dst).whole() && !dst.is_conj() &&
@@ -265,56 +266,8 @@ Tensor to_copy(const Tensor& t, std::optional<at::ScalarType> dtype,
   return out.copy_(t, non_blocking);
 }
 
-// --- storage surgery
-// ----------------------------------------------------------------------------------------
-
-// Points self at another alias through a new window. Empty strides: row-major.
-Tensor& set_window(Tensor& self, AliasPtr alias, int64_t offset, IntArrayRef size,
-                   IntArrayRef stride) {
-  Impl& to = impl_of(self);
-  c10::DimVector row_major =
-      stride.empty() ? c10::contiguous_strides(size) : c10::DimVector(stride);
-  check_window(*alias, to.itemsize(), size, row_major, offset);
-  to.set_alias(std::move(alias));
-  if (stride.empty()) {
-    to.set_sizes_contiguous(size);
-    to.set_storage_offset(offset);
-  } else {
-    to.set_sizes_and_strides(size, stride, offset);
-  }
-  to.refresh_whole();
-  return self;
-}
-
-Tensor& set_tensor_at(Tensor& self, const Tensor& source, int64_t offset, IntArrayRef size,
-                      IntArrayRef stride) {
-  return set_window(self, alias_ptr(impl_of(source)), offset, size, stride);
-}
-
-Tensor& set_tensor(Tensor& self, const Tensor& source) {
-  if (!self.is_same(source))
-    set_tensor_at(self, source, source.storage_offset(), source.sizes(), source.strides());
-  return self;
-}
-
-Tensor& set_nothing(Tensor& self) {
-  Tensor none = newborn({0}, {}, self.scalar_type(), self.device());
-  return set_tensor(self, none);
-}
-
-Tensor& set_storage_at(Tensor& self, at::Storage source, int64_t offset, IntArrayRef size,
-                       IntArrayRef stride) {
-  Alias* alias = alias_or_null(source);
-  TORCH_CHECK(alias,
-              "set_: this storage belongs to no tensor of device xla. try: set_(tensor) instead of "
-              "set_(storage)");
-  return set_window(self, AliasPtr::reclaim_copy(alias), offset, size, stride);
-}
-
-bool is_set_to(const Tensor& a, const Tensor& b) {
-  return impl_of(a).alias() == impl_of(b).alias() && a.sizes() == b.sizes() &&
-         a.strides() == b.strides() && a.storage_offset() == b.storage_offset();
-}
+// --- resize_
+// ----------------------------------------------------------------------------------------------
 
 // The alias's memory as a flat root of that many of its own elements: what was there stays, the
 // rest is zero.
@@ -322,10 +275,7 @@ void grow(Impl& t, int64_t numel) {
   static const ops::Row* row = ops::find_row("torch_pjrt::resize");
   check(row != nullptr, "the op table has torch_pjrt::resize");
   Alias& a = *t.alias();
-  Tensor flat = make_view(
-      t, ref_of(a.type.dims()),
-      a.strides ? ref_of(*a.strides) : IntArrayRef(c10::contiguous_strides(ref_of(a.type.dims()))),
-      0, c10::scalarTypeToTypeMeta(to_scalar_type(a.type.dtype())));
+  Tensor flat = all_of(t);
   Value root = value_of(impl_of(flat));
   ir::AttrsBuilder attrs;
   attrs.operand(ir::symbol("self"), 0);
@@ -338,9 +288,7 @@ void grow(Impl& t, int64_t numel) {
                                           std::span(&type, 1), attrs.words()),
                            0};
   replace_root(a, std::move(made));
-  std::lock_guard lock(state_lock());
-  a.grown = true;
-  a.set_nbytes(static_cast<size_t>(type.bytes()));
+  resize_storage(a);
 }
 
 const Tensor& resize(const Tensor& self, IntArrayRef size, std::optional<at::MemoryFormat> format) {
@@ -405,11 +353,6 @@ void register_factories(torch::Library& m) {
   m.impl("equal", TP_FN(equal));
   m.impl("clone", TP_FN(clone));
   m.impl("_to_copy", TP_FN(to_copy));
-  m.impl("set_.source_Tensor", TP_FN(set_tensor));
-  m.impl("set_.source_Tensor_storage_offset", TP_FN(set_tensor_at));
-  m.impl("set_.source_Storage_storage_offset", TP_FN(set_storage_at));
-  m.impl("set_", TP_FN(set_nothing));
-  m.impl("is_set_to", TP_FN(is_set_to));
   m.impl("resize_", TP_FN(resize));
   m.impl("conj_physical_", TP_FN(conj_physical));
   m.impl("_efficientzerotensor", TP_FN(efficient_zero));

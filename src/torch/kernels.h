@@ -6,7 +6,8 @@
 namespace tp::torch_room {
 
 void register_rows(torch::Library& m);       // every row of the op table, in all its forms
-void register_factories(torch::Library& m);  // empty, fill, copy, item, set_, resize_
+void register_factories(torch::Library& m);  // empty, fill, copy, item, resize_
+void register_storages(torch::Library& m);   // set_
 void register_views(torch::Library& m);
 void register_composites(torch::Library& m);  // for XLA and for AutogradXLA
 void register_all();

@@ -15,6 +15,7 @@
 #include "torch/errors.h"
 #include "torch/frames.h"
 #include "torch/runtime.h"
+#include "torch/storage.h"
 #include "torch/trace.h"
 
 namespace tp::torch_room {
@@ -180,14 +181,7 @@ SpinLock& state_lock() {
   return lock;
 }
 
-namespace {
-void refuse_address(c10::StorageImpl*) {
-  TORCH_CHECK(false, "storage of device xla has no address here. try: .cpu() first");
-}
-}  // namespace
-
-// PyTorch may ask where the bytes are (it compares tensors of one storage), not for a place to
-// write.
+// Its address, which identifies it and leads nowhere, is made when somebody asks (storage.h).
 Alias::Alias(Value v, std::unique_ptr<Dims> s, c10::Device d)
     : c10::StorageImpl(use_byte_size_t(), v.type().bytes(), c10::DataPtr(nullptr, d), nullptr,
                        /*resizable=*/false),
@@ -198,7 +192,7 @@ Alias::Alias(Value v, std::unique_ptr<Dims> s, c10::Device d)
       made_at(v.node->location()),
       value(std::move(v)),
       traced(tracing()) {
-  set_materializer(refuse_address);
+  set_materializer(give_address);
   std::lock_guard lock(state_lock());
   prev = g_arena.last;
   (prev ? prev->next : g_arena.first) = this;

@@ -77,6 +77,8 @@ class Alias final : public c10::StorageImpl {
   // Values gathered through views of the current version, by hash of the view's arguments.
   std::vector<std::pair<Hash128, ir::Value>> gathers;
 
+  bool untyped = false;  // made as bytes: takes the type of the first tensor that is set to it
+
   Alias *prev = nullptr, *next = nullptr;  // the arena: live aliases in creation order
 
   bool pending() const { return !data && !host.defined() && value; }

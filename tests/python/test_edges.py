@@ -586,16 +586,7 @@ def test_complex_gradients():
     check(program, torch.tensor([1 + 2j, 3 - 1j]).requires_grad_())
 
 
-# ---- storage --------------------------------------------------------------------------------
-
-
-def test_storage_is_empty_shared_and_cannot_be_read(device):
-    x = torch.ones(2, 3, device=device)
-    v = x.t()[1:]
-    assert x.untyped_storage()._cdata == v.untyped_storage()._cdata
-    assert x.untyped_storage().nbytes() == 24
-    with pytest.raises(RuntimeError):
-        x.untyped_storage().data_ptr()
+# ---- set_ -----------------------------------------------------------------------------------
 
 
 def test_is_set_to(device):

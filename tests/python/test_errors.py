@@ -314,11 +314,6 @@ def test_numpy_raises_as_on_other_devices(device):
         torch.ones(2, device=device).numpy()
 
 
-def test_data_ptr_raises(device):
-    with pytest.raises(RuntimeError, match="storage"):
-        torch.ones(2, device=device).data_ptr()
-
-
 def test_dlpack_raises(device):
     with pytest.raises((RuntimeError, BufferError, ValueError)):
         torch.utils.dlpack.to_dlpack(torch.ones(2, device=device))
