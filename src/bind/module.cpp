@@ -50,9 +50,12 @@ std::vector<std::pair<std::string, client::OptionValue>> to_options(const py::di
 }
 
 void register_plugin(std::string name, std::string path, const py::dict& options,
-                     const py::dict& compile_options, bool wants_kv, std::string how_to_install) {
+                     const py::dict& compile_options, bool wants_kv, std::string how_to_install,
+                     const std::optional<std::vector<std::string>>& mistakes) {
+  std::optional<Capabilities> known;
+  if (mistakes) known = client::cpu_capabilities(*mistakes);
   client::register_plugin({std::move(name), std::move(path), to_options(options), wants_kv,
-                           to_options(compile_options), std::move(how_to_install)});
+                           to_options(compile_options), std::move(how_to_install), known});
 }
 
 py::dict client_info() {
@@ -170,7 +173,9 @@ PYBIND11_MODULE(_C, m) {
   bind::define_explain(m);
   m.attr("torch_version") = kTorchVersion;
   m.attr("revision") = kRevision;
-  m.def("register_plugin", &register_plugin);
+  m.def("register_plugin", &register_plugin, py::arg("name"), py::arg("library_path"),
+        py::arg("options"), py::arg("compile_options"), py::arg("wants_kv"),
+        py::arg("how_to_install"), py::arg("mistakes") = py::none());
   m.def("registered", &client::registered);
   m.def("client_info", &client_info);
   m.def("client_exists", &client::client_exists);
