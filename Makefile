@@ -1,4 +1,4 @@
-# make demo | test | bench | conformance | asan | tsan | format | clean.   Everything lands in .venv and build/.
+# make demo | test | nightly | bench | conformance | asan | tsan | format | clean.   Everything lands in .venv and build/.
 # Each step leaves a stamp, so a second run redoes only what changed.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -23,10 +23,11 @@ build/.system: tools/system_packages.sh
 	bash tools/system_packages.sh
 	@touch $@
 
-$(VENV)/.requirements: requirements/build.txt requirements/test.txt
+$(VENV)/.requirements: requirements/build.txt requirements/test.txt requirements/cpu-plugins.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 is needed; set PYTHON=/path/to/python3.11"; exit 1; }
 	test -x $(PY) || $(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet -r requirements/build.txt -r requirements/test.txt
+	$(PY) -m pip install --quiet --no-deps --require-hashes -r requirements/cpu-plugins.txt
 	@touch $@
 
 # An editable install without a C++ build: ninja puts _C into torch_pjrt/ itself.
@@ -64,6 +65,19 @@ test: check asan pytest
 pytest: build
 	$(PY) -m pytest tests/python
 
+# What takes hours. `make suite-WHEEL` runs the Python tests on one CPU plugin.
+CPU_WHEELS := $(shell sed -n 's/^\([a-z-]*\)==.*/\1/p' requirements/cpu-plugins.txt)
+.PHONY: nightly
+nightly: build
+	$(MAKE) conformance
+	$(MAKE) tsan
+	$(MAKE) fuzz N=10000
+	$(MAKE) bench
+	$(MAKE) $(CPU_WHEELS:%=suite-%)
+
+suite-%: build
+	TORCH_PJRT_CPU_PLUGIN=$* $(PY) -m pytest tests/python
+
 # The whole OpInfo database in every dtype and form; writes docs/op-coverage.md.
 conformance: build
 	$(PY) tests/ops/conformance.py
@@ -82,6 +96,7 @@ bench: build
 	$(PY) bench/eager_mode.py
 	$(PY) bench/memory.py
 	$(PY) bench/optimizers.py
+	$(PY) bench/plugins.py
 
 format: setup
 	$(BIN)/clang-format -i $(SOURCES)

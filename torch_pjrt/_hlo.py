@@ -79,22 +79,39 @@ def _shape(m: Message) -> str:
     return f"{kind}[{','.join(str(d) for d in _numbers(m, 3))}]"
 
 
-def _instruction(m: Message, names: dict[int, str], root: int) -> str:
+def _frames(module: Message) -> list[str]:
+    """The user's "file:line" by number of a stack frame, the first being none.
+
+    Newer XLA keeps them in tables of the module; older ones in each instruction.
+    """
+    index = next(_messages(module, 17), {})
+    files = ["", *(bytes(f).decode(errors="replace") for f in index.get(1, []) if f)]
+    places = ["", *(f"{files[_number(p, 1)]}:{_number(p, 3)}" for p in _messages(index, 3))]
+    return ["", *(places[_number(f, 1)] for f in _messages(index, 4))]
+
+
+def _where(meta: Message, frames: list[str]) -> str:
+    if 3 in meta:
+        return f"{_text(meta, 3)}:{_number(meta, 4)}"
+    return frames[_number(meta, 15)]
+
+
+def _instruction(m: Message, names: dict[int, str], frames: list[str], root: int) -> str:
     shape = next((_shape(s) for s in _messages(m, 3)), "")
     operands = ", ".join(f"%{names.get(i, i)}" for i in _numbers(m, 36))
     mark = "ROOT " if _number(m, 35) == root else ""
     line = f"  {mark}%{_text(m, 1)} = {shape} {_text(m, 2)}({operands})"
     for meta in _messages(m, 7):
-        where = f"{_text(meta, 3)}:{_number(meta, 4)}" if 3 in meta else ""
+        where = _where(meta, frames)
         line += f"  # {_text(meta, 2)} {where}".rstrip() if 2 in meta or where else ""
     return line
 
 
-def _computation(m: Message) -> Iterator[str]:
+def _computation(m: Message, frames: list[str]) -> Iterator[str]:
     instructions = list(_messages(m, 2))
     names = {_number(i, 35): _text(i, 1) for i in instructions}
     yield f"%{_text(m, 1)} {{"
-    yield from (_instruction(i, names, _number(m, 6)) for i in instructions)
+    yield from (_instruction(i, names, frames, _number(m, 6)) for i in instructions)
     yield "}"
 
 
@@ -106,6 +123,7 @@ def module_text(kind: str, data: bytes) -> str:
     if kind == "hlo_with_config":
         module = next(_messages(module, 1), {})
     lines = [f"HloModule {_text(module, 1)}"]
+    frames = _frames(module)
     for computation in _messages(module, 3):
-        lines += ["", *_computation(computation)]
+        lines += ["", *_computation(computation, frames)]
     return "\n".join(lines)

@@ -33,24 +33,8 @@ class Plugin:
     how_to_install: str = ""
     variables: tuple[str, ...] = ()  # that it reads; none: those of _plugin_environment
     problem: str = ""  # why there is no library though a package is installed
+    mistakes: tuple[str, ...] | None = None  # of its compiler, by name; None: nobody has looked
 
-
-@dataclass(frozen=True)
-class CpuWheel:
-    """A distribution that holds a CPU plugin."""
-
-    distribution: str
-    library: str
-    version: str
-    ynn: bool  # its convolution weight gradients need YNNPACK off
-
-
-CPU_WHEELS = (
-    CpuWheel("xla-cpu-pjrt", "xla_cpu_pjrt.so", "0.0.1", ynn=False),
-    CpuWheel("lammps-jax-pjrt-cpu", "pjrt_c_api_cpu_plugin.so", "0.11.2", ynn=True),
-    CpuWheel("fastatomstruct-xla-cpu", "libpjrt_cpu.so", "2026.6.23", ynn=True),
-)
-ENTRY_POINT_GROUPS = ("torch_pjrt.plugins", "torch_xla.plugins", "jax_plugins")
 
 # Eager's numbers: NaN through max and min, and bf16 rounded where PyTorch rounds.
 _NUMERICS: dict[str, Option] = {
@@ -58,16 +42,53 @@ _NUMERICS: dict[str, Option] = {
     "xla_allow_excess_precision": False,
 }
 # YNNPACK without convolution (weight gradients would be 5 to 20 times slower).
-_YNN = ",".join(f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "REDUCE", "INDIVIDUAL_DOT"))
+_YNN: dict[str, Option] = {
+    "xla_cpu_experimental_ynn_fusion_type": ",".join(
+        f"LIBRARY_FUSION_TYPE_{kind}" for kind in ("DOT", "REDUCE", "INDIVIDUAL_DOT")
+    )
+}
+# Mistakes of XLA's compiler (src/base/capabilities.h): those of every wheel, and of the older ones.
+_MISTAKES = ("updates", "bitcasts", "bool products", "bool sums", "narrow masks")
+_OLDER = (*_MISTAKES, "squares")
 
 
-def _file_of(wheel: CpuWheel) -> str | None:
-    """The wheel's library on disk, or None where the wheel is not installed."""
+@dataclass(frozen=True)
+class CpuWheel:
+    """A distribution that holds a CPU plugin, as of the version that we have tried."""
+
+    distribution: str
+    library: str
+    version: str
+    mistakes: tuple[str, ...]  # tests/python/test_cpu_plugins.py holds them
+    options: dict[str, Option] = field(default_factory=dict)  # for speed, beside _NUMERICS
+
+    @property
+    def how_to_install(self) -> str:
+        """A command; without dependencies, since one wheel asks for a jax that it does not use."""
+        return f"pip install --no-deps {self.distribution}=={self.version}"
+
+    def mistakes_of(self, version: str) -> tuple[str, ...]:
+        """What the compiler of that version does wrong: of one that was not tried, all."""
+        return self.mistakes if version == self.version else _OLDER
+
+
+# The order is that of speed; docs/design/0006-cpu-plugins.md has the measurements.
+CPU_WHEELS = (
+    CpuWheel("xla-cpu-pjrt", "xla_cpu_pjrt.so", "0.0.1", _OLDER),
+    CpuWheel("lammps-jax-pjrt-cpu", "pjrt_c_api_cpu_plugin.so", "0.11.2", _MISTAKES, _YNN),
+    CpuWheel("fastatomstruct-xla-cpu", "libpjrt_cpu.so", "2026.6.23", _OLDER, _YNN),
+)
+ENTRY_POINT_GROUPS = ("torch_pjrt.plugins", "torch_xla.plugins", "jax_plugins")
+
+
+def find_wheel(wheel: CpuWheel) -> tuple[str, str] | None:
+    """The installed wheel's library and version, or None where it is not installed."""
     try:
-        files = importlib.metadata.distribution(wheel.distribution).files or []
+        there = importlib.metadata.distribution(wheel.distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
-    return next((str(f.locate()) for f in files if f.name == wheel.library), None)
+    files = (f for f in there.files or [] if f.name == wheel.library)
+    return next(((str(f.locate()), there.version) for f in files), None)
 
 
 def _cpu_devices() -> int:
@@ -76,17 +97,15 @@ def _cpu_devices() -> int:
     return int(text) if text.isdecimal() else 1
 
 
-def _cpu_plugin(wheel: CpuWheel, library: str) -> Plugin:
-    compile_options = dict(_NUMERICS)
-    if wheel.ynn:
-        compile_options["xla_cpu_experimental_ynn_fusion_type"] = _YNN
+def _cpu_plugin(wheel: CpuWheel, library: str, version: str) -> Plugin:
     return Plugin(
         name="CPU",
         library=library,
         source=f"wheel {wheel.distribution}",
         options={"cpu_device_count": _cpu_devices()},
-        compile_options=compile_options,
-        how_to_install=f"pip install {wheel.distribution}=={wheel.version}",
+        compile_options=_NUMERICS | wheel.options,
+        how_to_install=wheel.how_to_install,
+        mistakes=wheel.mistakes_of(version),
     )
 
 
@@ -97,13 +116,14 @@ def find_cpu() -> Plugin:
     """
     asked = os.environ.get("TORCH_PJRT_CPU_PLUGIN", "")
     for wheel in CPU_WHEELS:
-        if asked in ("", wheel.distribution) and (library := _file_of(wheel)):
-            return _cpu_plugin(wheel, library)
-    known = ", ".join(w.distribution for w in CPU_WHEELS)
-    if asked and asked not in known.split(", "):
-        advice = f"TORCH_PJRT_CPU_PLUGIN={asked} is no known CPU plugin wheel; known are {known}"
+        if asked in ("", wheel.distribution) and (found := find_wheel(wheel)):
+            return _cpu_plugin(wheel, *found)
+    known = {w.distribution: w for w in CPU_WHEELS}
+    if asked and asked not in known:
+        advice = f"TORCH_PJRT_CPU_PLUGIN={asked} is no known CPU plugin wheel; known are "
+        advice += ", ".join(known)
     else:
-        advice = f"pip install {asked or 'xla-cpu-pjrt==0.0.1'}"
+        advice = known.get(asked, CPU_WHEELS[0]).how_to_install
     return Plugin("CPU", "", "nowhere", how_to_install=advice)
 
 
@@ -250,6 +270,7 @@ def register(found: Iterable[Plugin] | None = None) -> None:
             p.variables or _plugin_environment.variables(p.name),
             _plugin_environment.facts(p.name),
             p.problem,
+            p.mistakes,
         )
 
 

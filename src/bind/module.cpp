@@ -56,7 +56,10 @@ std::vector<std::pair<std::string, client::OptionValue>> to_options(const py::di
 void register_plugin(std::string name, std::string path, const py::dict& options,
                      const py::dict& compile_options, bool wants_kv, std::string how_to_install,
                      std::vector<std::string> variables,
-                     const std::map<std::string, std::string>& facts, std::string problem) {
+                     const std::map<std::string, std::string>& facts, std::string problem,
+                     const std::optional<std::vector<std::string>>& mistakes) {
+  std::optional<Capabilities> known;
+  if (mistakes) known = client::cpu_capabilities(*mistakes);
   client::register_plugin({std::move(name),
                            std::move(path),
                            to_options(options),
@@ -65,7 +68,8 @@ void register_plugin(std::string name, std::string path, const py::dict& options
                            std::move(how_to_install),
                            std::move(variables),
                            {facts.begin(), facts.end()},
-                           std::move(problem)});
+                           std::move(problem),
+                           known});
 }
 
 py::dict client_info() {
@@ -192,7 +196,8 @@ PYBIND11_MODULE(_C, m) {
   m.def("register_plugin", &register_plugin, py::arg("name"), py::arg("library_path"),
         py::arg("options"), py::arg("compile_options"), py::arg("wants_kv"),
         py::arg("how_to_install"), py::arg("variables") = std::vector<std::string>(),
-        py::arg("facts") = std::map<std::string, std::string>(), py::arg("problem") = "");
+        py::arg("facts") = std::map<std::string, std::string>(), py::arg("problem") = "",
+        py::arg("mistakes") = py::none());
   m.def("registered", &client::registered);
   m.def("client_info", &client_info);
   m.def("client_exists", &client::client_exists);

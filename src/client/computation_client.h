@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/capabilities.h"
 #include "base/hash.h"
 #include "ir/node.h"
 #include "ir/type.h"
@@ -105,6 +106,7 @@ class ComputationClient {
   virtual std::string platform() const = 0;  // "cpu"
   virtual std::string platform_version() const = 0;
   virtual std::span<const DeviceInfo> devices() const = 0;
+  virtual Capabilities capabilities() const = 0;  // what to lower for
   // Folds platform, plugin file and version, compile options, XLA flags: the key's "environment".
   virtual Hash128 environment_hash() const = 0;
   // The environment variables that the plugin found when it was loaded (PluginSpec::variables):

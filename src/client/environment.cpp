@@ -129,6 +129,7 @@ Hash128 hash_environment(const pjrt::Client& client, const PluginSpec& spec,
   for (const auto& [name, value] : plugin.attributes()) fold(h, name, value);
   fold_options(h, "create", spec.options);
   fold_options(h, "compile", spec.compile_options);
+  if (spec.capabilities) fold(h, "capabilities", cat(spec.capabilities->bits()));
   for (const pjrt::Device& d : client.devices()) fold(h, "device", cat(d.id(), " ", d.kind()));
   fold(h, "processor", processor());
   fold(h, "flags", flags_in_key());

@@ -44,6 +44,14 @@ Variables variables_at_load(const PluginSpec& spec) {
   return first->try_emplace(name, plugin_variables(spec)).first->second;
 }
 
+// Of a plugin without a row: careful, but asked for no options that it may not have.
+Capabilities untried(std::string_view platform) {
+  Capabilities c;
+  c.cpu = platform == "cpu";
+  c.set(Mistake::kNarrowMasks, false);
+  return c;
+}
+
 }  // namespace
 
 PjrtClient::PjrtClient(const PluginSpec& spec)
@@ -51,6 +59,7 @@ PjrtClient::PjrtClient(const PluginSpec& spec)
       variables_(variables_at_load(spec)),
       client_(std::make_shared<pjrt::Client>(pjrt::Plugin::load(spec.library_path), spec.options)),
       compile_options_(spec.compile_options),
+      capabilities_(spec.capabilities ? *spec.capabilities : untried(client_->platform_name())),
       environment_(hash_environment(*client_, spec, variables_)) {
   for (const pjrt::Device& d : client_->devices())
     devices_.push_back({d.id(), d.local_hardware_id(), d.kind(), d.debug_string()});
@@ -135,8 +144,7 @@ pjrt::CompileOptions PjrtClient::options_for(const CompileRequest& request,
   options.overrides = compile_options_;
   // LLVM, with vectors of 256 bits on a machine that has AVX-512, forgets lanes of a constant mask
   // (tril) over what a loop narrows from 64 bits to 8: wrong numbers, without a word.
-  bool xla_cpu = platform() == "cpu" && !compile_options_.empty();
-  if (xla_cpu && narrows_to_bytes(request.module))
+  if (capabilities_.makes(Mistake::kNarrowMasks) && narrows_to_bytes(request.module))
     options.overrides.emplace_back("xla_cpu_prefer_vector_width", int64_t{512});
   return options;
 }

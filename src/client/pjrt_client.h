@@ -22,6 +22,7 @@ class PjrtClient final : public ComputationClient {
   std::string platform() const override { return client_->platform_name(); }
   std::string platform_version() const override { return client_->platform_version(); }
   std::span<const DeviceInfo> devices() const override { return devices_; }
+  Capabilities capabilities() const override { return capabilities_; }
   Hash128 environment_hash() const override { return environment_; }
 
   ExecutablePtr compile(const CompileRequest& request) override;
@@ -64,6 +65,7 @@ class PjrtClient final : public ComputationClient {
   const Variables variables_;  // read before the plugin is loaded, and can read them
   std::shared_ptr<const pjrt::Client> client_;
   std::vector<std::pair<std::string, OptionValue>> compile_options_;
+  Capabilities capabilities_;
   std::vector<DeviceInfo> devices_;
   std::vector<std::shared_ptr<Ledger>> ledgers_;  // by device; shared with the data
   Hash128 environment_;

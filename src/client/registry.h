@@ -5,6 +5,8 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -33,7 +35,13 @@ struct PluginSpec {
   // What else programs depend on, in words: {"driver", "570.86.15"}.
   std::vector<std::pair<std::string, std::string>> facts = {};
   std::string problem = {};  // why there is no library though a package is installed
+  // Absent: nobody has tried the plugin. Then its platform says what it is, and nothing is taken
+  // for right that XLA has done wrong.
+  std::optional<Capabilities> capabilities = {};
 };
+
+// Of a CPU plugin that makes these mistakes (kMistakeNames) and no others. Throws kValue.
+Capabilities cpu_capabilities(std::span<const std::string> mistakes);
 
 void register_plugin(PluginSpec spec);  // replaces an entry of the same name while no client exists
 // Called, with no lock held, before the client is made by a name that is not registered: a last

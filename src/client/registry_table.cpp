@@ -1,5 +1,7 @@
 #include "client/registry_table.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 
@@ -16,6 +18,18 @@ std::pair<std::string, std::string> parse_plugin_flag(std::string_view flag) {
 }
 
 }  // namespace
+
+Capabilities cpu_capabilities(std::span<const std::string> mistakes) {
+  auto c = Capabilities::without_mistakes();
+  for (const std::string& name : mistakes) {
+    auto it = std::find(kMistakeNames.begin(), kMistakeNames.end(), name);
+    if (it == kMistakeNames.end())
+      fail(Code::kValue, cat("no mistake of compilers is called '", name, "'; known are ",
+                             join(kMistakeNames, ", ")));
+    c.set(static_cast<Mistake>(it - kMistakeNames.begin()), true);
+  }
+  return c;
+}
 
 Table::Table() {
   PluginSpec placeholder;
@@ -43,6 +57,7 @@ Table Table::with(std::string_view plugin_flag) const {
   PluginSpec& spec = t.specs_[name];
   spec.name = name;
   spec.library_path = path;
+  spec.capabilities.reset();
   return t;
 }
 

@@ -16,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/capabilities.h"
 #include "hlo/lineage.h"
 #include "ir/type.h"
 
@@ -72,11 +73,9 @@ class Builder {
  public:
   Builder() = default;
 
-  // What the program is for, where a lowering can choose between forms of one meaning (grouped
-  // convolutions).
-  enum class Target : unsigned char { kCpu, kAccelerator };
-  void set_target(Target t) { target_ = t; }
-  Target target() const { return target_; }
+  // What the program is for, where a lowering can choose between forms of one meaning.
+  void set_target(Capabilities c) { target_ = c; }
+  const Capabilities& target() const { return target_; }
 
   // How exact float32 products (dot, convolution) have to be; accelerators would else round their
   // operands to bf16. StableHLO's three words.
@@ -219,7 +218,7 @@ class Builder {
   int next_id_ = 0;
   int statements_ = 0;
   int depth_ = 0;
-  Target target_ = Target::kCpu;
+  Capabilities target_;
   Precision precision_ = Precision::kDefault;
 };
 

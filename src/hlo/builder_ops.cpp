@@ -95,8 +95,7 @@ std::string conv_dims(const IntList& d, char first, char second) {
 // --- shape ---------------------------------------------------------------------------------------
 
 // Narrow ints take floats through a wider int, so that values out of range wrap as in eager. Bools
-// become floats through bytes: XLA makes a product with a converted bool a select, and a nan or an
-// infinity times false would be 0.
+// become floats through bytes where a nan times false would else be 0 (Mistake::kBoolProducts).
 V Builder::convert(V v, DType t) {
   DType from = v.dtype();
   if (from == t) return v;
@@ -105,7 +104,8 @@ V Builder::convert(V v, DType t) {
     return convert(op("stablehlo.real", {v}, v.type.with(ir::real_dtype(from))), t);
   if (ir::is_float(from) && ir::is_int(t) && (ir::dtype_size(t) < 4 || t == DType::kU32))
     v = convert(v, t == DType::kU32 ? DType::kS64 : DType::kS32);
-  if (from == DType::kPred && !ir::is_int(t)) v = convert(v, DType::kU8);
+  if (from == DType::kPred && !ir::is_int(t) && target_.makes(Mistake::kBoolProducts))
+    v = convert(v, DType::kU8);
   // PyTorch's float8_e4m3fn saturates where XLA gives NaN.
   if (t == DType::kF8E4M3FN && ir::is_float(from)) v = min(max(v, -448.0), 448.0);
   return op("stablehlo.convert", {v}, v.type.with(t));
@@ -123,7 +123,8 @@ V Builder::reshaped(std::string_view name, V v, Type t, std::string_view attrs) 
 // than narrowing: [n, k] -> [n] and [1, n] -> [1, n, k], so that a reshape stands between any two.
 V Builder::bitcast(V v, Type t) {
   if (v.type == t) return v;
-  if (auto start = bits_.find(v.id); start != bits_.end()) v = start->second;
+  if (auto start = bits_.find(v.id); start != bits_.end() && target_.makes(Mistake::kBitcasts))
+    v = start->second;
   int64_t from = ir::dtype_size(v.dtype()), to = ir::dtype_size(t.dtype()), n = v.type.numel();
   if (v.dtype() == t.dtype()) return reshape(v, t.dims());
   IntList in(t.dims().begin(), t.dims().end()), out = in;
@@ -200,7 +201,7 @@ V Builder::dynamic_slice(V v, std::span<const V> starts, Ints sizes) {
 // of reshaped terms); a scatter of one window becomes an update.
 bool Builder::reads_itself(const V& base, std::span<const V> makers) const {
   bool ones = base.rank() > 1 && std::ranges::find(base.dims(), 1) != base.dims().end();
-  if (base.kept && !ones) return false;
+  if (!target_.makes(Mistake::kUpdates) || (base.kept && !ones)) return false;
   return std::any_of(makers.begin(), makers.end(),
                      [&](const V& v) { return lineage_.made_from(v.id, base.origin()); });
 }
@@ -260,17 +261,18 @@ V Builder::reverse(V v, Ints dims) {
 
 // --- elementwise ---------------------------------------------------------------------------------
 
-// Bools by their logic: where both are constants, XLA's folder adds them up to false.
-V Builder::add(V a, V b) { return binary(red_name(Red::kSum, a.dtype() == DType::kPred), a, b); }
+V Builder::add(V a, V b) {
+  bool logic = a.dtype() == DType::kPred && target_.makes(Mistake::kBoolSums);
+  return binary(red_name(Red::kSum, logic), a, b);
+}
 V Builder::max(V a, V b) { return binary(red_name(Red::kMax, a.dtype() == DType::kPred), a, b); }
 V Builder::min(V a, V b) { return binary(red_name(Red::kMin, a.dtype() == DType::kPred), a, b); }
 
-// XLA takes x * x and |x| of integers for non-negative, though they overflow: it drops an abs of
-// them and gives a sign of 0 to a negative one. It does not look through unsigned products, nor
-// into this select.
+// Against Mistake::kSquares: what drops an abs of a square does not look through unsigned products,
+// nor into the select of `abs`.
 V Builder::mul(V a, V b) {
   DType d = a.dtype();
-  if (!ir::is_int(d) || ir::is_unsigned(d))
+  if (!ir::is_int(d) || ir::is_unsigned(d) || !target_.makes(Mistake::kSquares))
     return binary(red_name(Red::kProd, d == DType::kPred), a, b);
   DType u = ir::unsigned_dtype(d);
   V x = bitcast(a, a.type.with(u)), y = bitcast(b, b.type.with(u));
@@ -280,7 +282,8 @@ V Builder::mul(V a, V b) {
 
 V Builder::abs(V a) {
   if (ir::is_unsigned(a.dtype())) return a;
-  if (ir::is_int(a.dtype())) return select(compare(a, 0, Cmp::kLt), neg(a), a);
+  if (ir::is_int(a.dtype()) && target_.makes(Mistake::kSquares))
+    return select(compare(a, 0, Cmp::kLt), neg(a), a);
   return op("stablehlo.abs", {a}, a.type.with(ir::real_dtype(a.dtype())));
 }
 
@@ -308,7 +311,7 @@ V Builder::select(V pred, V on_true, V on_false) {
 // trees, and often have no fast float64.
 bool Builder::sums_in_double(const V& v, Ints dims) const {
   constexpr int64_t kLongest = 255;
-  if (target_ != Target::kCpu || ir::real_dtype(v.dtype()) != DType::kF32) return false;
+  if (!target_.cpu || ir::real_dtype(v.dtype()) != DType::kF32) return false;
   int64_t n = 1;
   for (int64_t d : dims) n *= v.dim(static_cast<size_t>(d));
   return n > kLongest;

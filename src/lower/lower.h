@@ -15,8 +15,6 @@ struct Module {
   int statements = 0;
 };
 
-using Target = hlo::Builder::Target;
-
 // Which numbers of the graph's nodes (ops/numbers.h) are inputs of the program, packed behind the
 // graph's own numbers.
 struct Inputs {
@@ -27,7 +25,7 @@ struct Inputs {
 };
 
 struct Options {
-  Target target = Target::kCpu;
+  Capabilities target;
   // By buffer parameter: the output that may take its memory; -1 or absent: none.
   std::span<const int> overwrites = {};
   const Inputs* inputs = nullptr;

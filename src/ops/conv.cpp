@@ -94,7 +94,7 @@ V repeat_channels(Builder& b, V x, int64_t times) {
   return times == 1 ? x : apply_taps(b, x, 1, taps);
 }
 
-bool for_cpu(const Builder& b) { return b.target() == Builder::Target::kCpu; }
+bool for_cpu(const Builder& b) { return b.target().cpu; }
 
 // Of `kernel` dims [O, C/groups, k...] over x.
 bool unrolls(const Builder& b, V x, Ints kernel, int64_t groups) {

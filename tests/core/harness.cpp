@@ -248,7 +248,7 @@ std::vector<Tensor> OpCall::run() const {
   std::string text;
   {
     std::lock_guard lock(ir::graph_lock());
-    text = lower::lower(g, "one_op").text;
+    text = lower::lower(g, "one_op", {.target = cpu_client().capabilities()}).text;
   }
   return run_module(text, in, out);
 }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "client/computation_client.h"
+#include "client/registry.h"
 #include "ir/graph.h"
 #include "lower/lower.h"
 #include "ops/row.h"
@@ -81,8 +81,11 @@ class OpCall {
 // Runs a module: arguments in parameter order, results of the given types.
 std::vector<Tensor> run_module(const std::string& text, const std::vector<Tensor>& in,
                                const std::vector<ir::Type>& out);
-// The CPU plugin's client: TORCH_PJRT_TEST_PLUGIN or TORCH_PJRT_CPU_PLUGIN, else the checkout's
+// A CPU plugin, and the options it is tried with: TORCH_PJRT_TEST_PLUGIN, else the checkout's
 // .venv.
+client::PluginSpec tried_plugin();
+// From now on cpu_client() is of this plugin. Programs of the client before it must be gone.
+void use_plugin(const client::PluginSpec& spec);
 client::ComputationClient& cpu_client();
 
 }  // namespace tp::test

@@ -9,8 +9,7 @@ namespace tp::test {
 namespace {
 
 std::string plugin_path() {
-  for (const char* name : {"TORCH_PJRT_TEST_PLUGIN", "TORCH_PJRT_CPU_PLUGIN"})
-    if (const char* set = std::getenv(name)) return set;
+  if (const char* set = std::getenv("TORCH_PJRT_TEST_PLUGIN")) return set;
 #ifdef TP_CPU_PLUGIN_PATH
   return TP_CPU_PLUGIN_PATH;
 #endif
@@ -20,18 +19,24 @@ std::string plugin_path() {
       .string();
 }
 
+std::unique_ptr<client::ComputationClient> g_client;
+
 }  // namespace
 
+client::PluginSpec tried_plugin() {
+  client::PluginSpec spec;
+  spec.name = "CPU";
+  spec.library_path = plugin_path();
+  spec.compile_options = {{"xla_cpu_enable_fast_min_max", false},
+                          {"xla_allow_excess_precision", false}};
+  return spec;
+}
+
+void use_plugin(const client::PluginSpec& spec) { g_client = client::make_pjrt_client(spec); }
+
 client::ComputationClient& cpu_client() {
-  static std::unique_ptr<client::ComputationClient> c = [] {
-    client::PluginSpec spec;
-    spec.name = "CPU";
-    spec.library_path = plugin_path();
-    spec.compile_options = {{"xla_cpu_enable_fast_min_max", false},
-                            {"xla_allow_excess_precision", false}};
-    return client::make_pjrt_client(spec);
-  }();
-  return *c;
+  if (!g_client) use_plugin(tried_plugin());
+  return *g_client;
 }
 
 std::vector<Tensor> run_module(const std::string& text, const std::vector<Tensor>& in,

@@ -6,9 +6,14 @@
 //   V | float NAME V | bool NAME V | ints NAME V.. | bools.. | floats.. | dtype NAME f32 text NAME
 //   TEXT types TYPE..                      the recorded result types infer | lower | run ends the
 //   call
+//   plugin                            the plugin of TORCH_PJRT_TEST_PLUGIN, started anew
+//   option NAME bool|int|text VALUE   before its first program: a compile option of it
+//   mistake NAME                      likewise: what its compiler does wrong (`none`: nothing)
+//   module NBYTES                     followed by StableHLO; then tensors, types, run
 // Replies: "ok N" or "error N" and N bytes (run: N outputs, each "TYPE NBYTES" and its bytes).
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <sstream>
 
 #include "base/error.h"
@@ -109,6 +114,13 @@ void describe(const std::string& name) {
             r->writes, "\nspecial ", r->special == ops::Special::kRandom ? "random" : "none"));
 }
 
+void give(const std::vector<Tensor>& out) {
+  std::cout << "ok " << out.size() << '\n';
+  for (const Tensor& t : out)
+    std::cout << t.type.text() << ' ' << t.bytes.size() << '\n' << t.bytes;
+  std::cout << std::flush;
+}
+
 void finish(OpCall& call, const std::string& word) {
   if (word == "lower") return reply("ok", call.lower().text);
   if (word == "infer") {
@@ -116,22 +128,80 @@ void finish(OpCall& call, const std::string& word) {
     for (ir::Type t : call.inferred()) s += cat(s.empty() ? "" : " ", t ? t.text() : "-");
     return reply("ok", s);
   }
-  std::vector<Tensor> out = call.run();
-  std::cout << "ok " << out.size() << '\n';
-  for (const Tensor& t : out)
-    std::cout << t.type.text() << ' ' << t.bytes.size() << '\n' << t.bytes;
-  std::cout << std::flush;
+  give(call.run());
 }
+
+// What the next program's plugin is started with.
+struct Plugin {
+  client::PluginSpec spec = tried_plugin();
+  std::vector<std::string> mistakes;
+  bool tried = false;
+
+  void set(const std::string& word, std::istream& in) {
+    std::string name, kind, value;
+    in >> std::ws;
+    if (word == "mistake") {
+      std::getline(in, name);
+      if (name != "none") mistakes.push_back(name);
+      tried = true;
+      return;
+    }
+    in >> name >> kind >> std::ws;
+    std::getline(in, value);
+    client::OptionValue v = value;
+    if (kind == "bool") v = value == "1";
+    if (kind == "int") v = int64_t{std::stoll(value)};
+    spec.compile_options.emplace_back(name, v);
+  }
+  void start() {
+    if (tried) spec.capabilities = client::cpu_capabilities(mistakes);
+    use_plugin(spec);
+  }
+};
+
+// A program in StableHLO with its arguments.
+struct Program {
+  std::string text;
+  std::vector<Tensor> in;
+  std::vector<ir::Type> out;
+
+  // True where the line was for it.
+  bool take(const std::string& word, std::istream& line) {
+    if (word == "tensor") {
+      std::string name;
+      line >> name;
+      in.push_back(read_tensor(line));
+    } else if (word == "types") {
+      for (std::string t; line >> t;) out.push_back(parse_type(t));
+    } else {
+      return false;
+    }
+    return true;
+  }
+};
 
 void serve() {
   std::unique_ptr<OpCall> call;
+  std::optional<Program> program;
+  std::optional<Plugin> plugin;
   for (std::string line; std::getline(std::cin, line);) {
     std::istringstream in(line);
     std::string word, name;
     in >> word;
     try {
-      if (word == "row" || word == "op") {
+      if (word == "plugin") {
+        plugin.emplace(), plugin->spec.compile_options.clear();
+      } else if (word == "option" || word == "mistake") {
+        plugin->set(word, in);
+      } else if (word == "module") {
+        size_t n = 0;
+        in >> n;
+        program = Program{read_bytes(n), {}, {}};
+      } else if (program && program->take(word, in)) {
+        continue;
+      } else if (word == "row" || word == "op") {
         in >> name;
+        if (word == "op") program.reset();
         if (word == "row") describe(name);
         if (word == "op") call = std::make_unique<OpCall>(name);
       } else if (word == "types") {
@@ -139,7 +209,11 @@ void serve() {
         for (std::string s; in >> s;) t.push_back(s);
         call->types(t);
       } else if (word == "lower" || word == "infer" || word == "run") {
-        finish(*call, word);
+        if (plugin && word == "run") plugin->start(), plugin.reset();
+        if (program)
+          give(run_module(program->text, program->in, program->out));
+        else
+          finish(*call, word);
       } else if (!word.empty()) {
         argument(*call, word, in);
       }

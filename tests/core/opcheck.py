@@ -11,13 +11,16 @@ OP_TOOL names the op_tool binary (default: the newest in build/).
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from torch_pjrt import plugins
+from torch_pjrt.plugins import Plugin
 
 DTYPES = {
     torch.bool: "pred", torch.uint8: "u8", torch.int8: "s8", torch.int16: "s16", torch.int32: "s32",
@@ -35,16 +38,46 @@ class ToolError(Exception):
 
 
 class Tool:
-    def __init__(self, path: str) -> None:
-        spec = importlib.util.find_spec("xla_plugins.xla_cpu_pjrt")
-        env = dict(os.environ)
-        if spec and spec.origin:
-            plugin = os.path.join(os.path.dirname(spec.origin), "xla_cpu_pjrt.so")
-            env.setdefault("TORCH_PJRT_CPU_PLUGIN", plugin)
+    """op_tool over a CPU plugin: the one that programs use (torch_pjrt/plugins.py)."""
+
+    def __init__(self, path: str, plugin: Plugin | None = None) -> None:
+        self.plugin = plugin or plugins.find_cpu()
         self.process = subprocess.Popen(
-            [path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
+            [path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"TORCH_PJRT_TEST_PLUGIN": self.plugin.library},
         )
         self.rows: dict[str, dict[str, str]] = {}
+        self.start(self.plugin.compile_options, self.plugin.mistakes)
+
+    def start(self, options: Mapping[str, object], mistakes: Sequence[str] | None) -> None:
+        """The plugin anew, with these compile options and workarounds (None: all)."""
+        self.send("plugin\n")
+        for name, v in options.items():
+            kind = "bool" if isinstance(v, bool) else "int" if isinstance(v, int) else "text"
+            self.send(f"option {name} {kind} {int(v) if kind == 'bool' else v}\n")
+        if mistakes is not None:
+            self.send("".join(f"mistake {m}\n" for m in mistakes or ["none"]))
+
+    def run_module(
+        self, text: str, args: list[torch.Tensor], types: list[str]
+    ) -> list[torch.Tensor]:
+        """A StableHLO program's results; `types` are theirs."""
+        data = text.encode()
+        self.send(f"module {len(data)}\n")
+        self.send(data)
+        for a in args:
+            raw = to_bytes(a)
+            self.send(f"tensor - {type_text(a)} {len(raw)}\n")
+            self.send(raw)
+        self.send(f"types {' '.join(types)}\nrun\n")
+        return self.outputs()
+
+    def close(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
 
     def send(self, data: str | bytes) -> None:
         assert self.process.stdin

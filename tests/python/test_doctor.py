@@ -2,21 +2,28 @@
 
 import torch
 
-from torch_pjrt import doctor
+from torch_pjrt import doctor, plugins
 
 
 def test_the_report_names_versions_plugin_and_devices():
     works, text = doctor.report()
     assert works
     assert torch.__version__ in text
-    assert "wheel xla-cpu-pjrt" in text
+    assert plugins.find_cpu().source in text
     assert "xla:0" in text
 
 
+WITHOUT_WHEELS = """
+from torch_pjrt import doctor, plugins
+plugins.find_wheel = lambda wheel: None
+raise SystemExit(doctor.run())
+"""
+
+
 def test_it_says_what_to_install_where_the_plugin_is_missing(run_python):
-    done = run_python("-m", "torch_pjrt", "doctor", TORCH_PJRT_CPU_PLUGIN="lammps-jax-pjrt-cpu")
+    done = run_python(code=WITHOUT_WHEELS, TORCH_PJRT_CPU_PLUGIN="lammps-jax-pjrt-cpu")
     assert done.returncode == 1
-    assert "CPU: pip install lammps-jax-pjrt-cpu" in done.stdout, done.stderr
+    assert "CPU: pip install --no-deps lammps-jax-pjrt-cpu==" in done.stdout, done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -19,14 +19,25 @@ def test_the_cpu_wheel_is_found():
 
 
 def test_the_first_installed_wheel_wins(monkeypatch):
-    monkeypatch.setattr(plugins, "_file_of", lambda w: f"/x/{w.library}" if w.ynn else None)
+    _, second, third = plugins.CPU_WHEELS
+    there = {second.library: ("/x/b.so", second.version), third.library: ("/x/c.so", "99.9")}
+    monkeypatch.setattr(plugins, "find_wheel", lambda w: there.get(w.library))
     p = plugins.find_cpu()
-    assert p.source == "wheel lammps-jax-pjrt-cpu"
-    assert "CONVOLUTION" not in str(p.compile_options["xla_cpu_experimental_ynn_fusion_type"])
+    assert (p.source, p.library) == (f"wheel {second.distribution}", "/x/b.so")
+    assert p.mistakes == second.mistakes
+    assert p.compile_options.items() >= second.options.items()
+
+
+def test_convolutions_are_not_left_to_a_library_that_is_slow_at_their_gradients():
+    for wheel in plugins.CPU_WHEELS:
+        assert "CONVOLUTION" not in str(wheel.options)
+        assert ("xla_cpu_experimental_ynn_fusion_type" in wheel.options) == (
+            wheel.distribution != "xla-cpu-pjrt"  # which has no such library
+        )
 
 
 def test_a_variable_picks_the_cpu_wheel(monkeypatch):
-    monkeypatch.setattr(plugins, "_file_of", lambda w: f"/x/{w.library}")
+    monkeypatch.setattr(plugins, "find_wheel", lambda w: (f"/x/{w.library}", w.version))
     monkeypatch.setenv("TORCH_PJRT_CPU_PLUGIN", "fastatomstruct-xla-cpu")
     monkeypatch.setenv("TORCH_PJRT_CPU_DEVICES", "4")
     p = plugins.find_cpu()
@@ -37,13 +48,13 @@ def test_a_variable_picks_the_cpu_wheel(monkeypatch):
 @pytest.mark.parametrize(
     ("asked", "advice"),
     [
-        ("typo", "no known CPU plugin wheel; known are xla-cpu-pjrt"),
-        ("fastatomstruct-xla-cpu", "pip install fastatomstruct-xla-cpu"),
-        ("", "pip install xla-cpu-pjrt"),
+        ("typo", f"no known CPU plugin wheel; known are {plugins.CPU_WHEELS[0].distribution}"),
+        ("fastatomstruct-xla-cpu", "pip install --no-deps fastatomstruct-xla-cpu=="),
+        ("", f"pip install --no-deps {plugins.CPU_WHEELS[0].distribution}=="),
     ],
 )
 def test_a_missing_cpu_wheel_says_what_to_install(monkeypatch, asked, advice):
-    monkeypatch.setattr(plugins, "_file_of", lambda _: None)
+    monkeypatch.setattr(plugins, "find_wheel", lambda _: None)
     monkeypatch.setenv("TORCH_PJRT_CPU_PLUGIN", asked)
     p = plugins.find_cpu()
     assert p.library == ""
@@ -125,7 +136,7 @@ print("usable", torch.ones(2).sum().item())
             {"PJRT_DEVICE": "NEW", "TORCH_PJRT_PLUGIN": "NEW:/no/such/file.so"},
             ["/no/such/file.so"],
         ),
-        ({"TORCH_PJRT_CPU_PLUGIN": "typo"}, ["known are xla-cpu-pjrt"]),
+        ({"TORCH_PJRT_CPU_PLUGIN": "typo"}, [f"known are {plugins.CPU_WHEELS[0].distribution}"]),
         ({"TORCH_PJRT_CPU_DEVICES": "many"}, ["TORCH_PJRT_CPU_DEVICES", "whole number", "'many'"]),
         ({"TORCH_PJRT_PLUGIN": "nonsense"}, ["expected NAME:PATH"]),
     ],

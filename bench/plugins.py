@@ -1,0 +1,176 @@
+"""Training steps of the CPU plugins beside each other: first step, later ones, memory, processor.
+
+Each contestant is a process that stays alive; they take turns, and the least of the rounds counts.
+A contestant is `eager`, a wheel, or a wheel with compile options of its own:
+
+    bench/plugins.py                                  # eager and the wheels that are installed
+    bench/plugins.py --models gpt lammps-jax-pjrt-cpu \
+        lammps-jax-pjrt-cpu,xla_cpu_parallel_codegen_split_count=4
+
+A `+` in an option's value stands for a comma.
+
+Prints the table of docs/performance.md. `cpu` is processor time a step: it tells more than `step`
+on a machine with other work.
+"""
+
+import argparse
+import dataclasses
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any, cast
+
+from models import MODELS
+
+
+def value(text: str) -> str | int | bool:
+    """A compile option's value as its type."""
+    words = {"true": True, "false": False}
+    return words[text] if text in words else int(text) if text.lstrip("-").isdecimal() else text
+
+
+def choose(contestant: str) -> str:
+    """Registers a contestant's plugin; the device it trains on."""
+    if contestant == "eager":
+        return "cpu"
+    wheel, *options = contestant.split(",")
+    os.environ["TORCH_PJRT_CPU_PLUGIN"] = wheel
+    os.environ["TORCH_PJRT_CACHE"] = "off"
+    import torch_pjrt  # noqa: F401 - registers the wheel's plugin
+    from torch_pjrt import plugins
+
+    plugin = plugins.find_cpu()
+    more: dict[str, plugins.Option] = {
+        k: value(v.replace("+", ",")) for k, _, v in (o.partition("=") for o in options)
+    }
+    plugins.register([dataclasses.replace(plugin, compile_options=plugin.compile_options | more)])
+    return "xla"
+
+
+def work(model: str, contestant: str, steps: int) -> None:
+    """A contestant's process: a line for the first step, then one for each line it is sent."""
+    device = choose(contestant)
+    import torch
+
+    import torch_pjrt
+
+    torch.manual_seed(0)
+    training = MODELS[model](device)
+    torch_pjrt.sync(wait=True)
+
+    def run(count: int) -> dict[str, float]:
+        start, cpu = time.perf_counter(), time.process_time()
+        for i in range(count):
+            loss = training.step(i)
+            torch_pjrt.sync()
+        torch_pjrt.sync(wait=True)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        spent = (time.perf_counter() - start) / count, (time.process_time() - cpu) / count
+        return {"step": spent[0], "cpu": spent[1], "rss": peak, "loss": float(loss.detach())}
+
+    answers = os.fdopen(os.dup(1), "w")
+    print(json.dumps(run(1)), file=answers, flush=True)
+    run(3)
+    for _ in sys.stdin:
+        print(json.dumps(run(steps)), file=answers, flush=True)
+    os._exit(0)
+
+
+class Contestant:
+    """One process and what it has told."""
+
+    def __init__(self, name: str, model: str, steps: int) -> None:
+        self.name = name
+        self.process = subprocess.Popen(  # noqa: S603 - ourselves
+            [sys.executable, __file__, "--work", model, name, str(steps)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self.ask = cast("IO[str]", self.process.stdin)
+        self.answers = cast("IO[str]", self.process.stdout)
+        self.first = self.read()
+        self.rounds: list[dict[str, float]] = []
+
+    def read(self) -> dict[str, float]:
+        """Its next answer; empty where it died."""
+        line = self.answers.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {}
+        return answer
+
+    def go(self) -> None:
+        """One round."""
+        self.ask.write("go\n")
+        self.ask.flush()
+        self.rounds.append(self.read())
+
+    def least(self, what: str) -> float:
+        """Of all rounds, as it was told."""
+        return min(r[what] for r in self.rounds)
+
+    def row(self) -> str:
+        """Its line of the table."""
+        if not self.first or not all(self.rounds):
+            return f"| {self.name} | failed | | | | | |"
+        first, step, cpu = self.first, self.least("step") * 1e3, self.least("cpu") * 1e3
+        return (
+            f"| {self.name} | {first['step']:.2f} | {first['cpu']:.2f} | {step:.2f} | {cpu:.2f} "
+            f"| {self.least('rss'):.0f} | {first['loss']:.4f} |"
+        )
+
+
+def compare(model: str, names: list[str], rounds: int, steps: int) -> None:
+    """The table of one model."""
+    contestants = [Contestant(n, model, steps) for n in names]
+    alive = [c for c in contestants if c.first]
+    for _ in range(rounds):
+        for c in alive:
+            c.go()
+    for c in alive:
+        c.process.kill()
+    columns = "first step, s", "its cpu, s", "step, ms", "cpu, ms", "peak RSS, MB", "first loss"
+    print(f"\n| {model} | {' | '.join(columns)} |")
+    print("|---" * 7 + "|")
+    for c in contestants:
+        print(c.row(), flush=True)
+
+
+def installed() -> list[str]:
+    """The CPU wheels that are here."""
+    from torch_pjrt import plugins
+
+    return [w.distribution for w in plugins.CPU_WHEELS if plugins.find_wheel(w)]
+
+
+def main() -> int:
+    """Command line: see the top of the file."""
+    if sys.argv[1:2] == ["--work"]:
+        work(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    ap = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    ap.add_argument("contestants", nargs="*", help="default: eager and each installed wheel")
+    ap.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    ap.add_argument("--rounds", type=int, default=8)
+    ap.add_argument(
+        "--steps", type=int, default=4, help="of one round; the MLP takes 50 times more"
+    )
+    args = ap.parse_args()
+    names = args.contestants or ["eager", *installed()]
+    text = Path("/proc/cpuinfo").read_text()
+    found = re.search(r"model name\s*: (.*)", text)
+    load = os.getloadavg()[0]
+    print(f"{found.group(1) if found else ''}, {os.cpu_count()} processors, load {load:.1f}")
+    for model in args.models:
+        compare(model, names, args.rounds, args.steps * (50 if model == "mlp" else 1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
