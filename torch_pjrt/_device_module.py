@@ -14,7 +14,6 @@ import torch
 from . import _C
 from ._streams import Device, DeviceProperties, Event, Stream, StreamContext, host_memory
 
-
 __all__ = [
     "Event",
     "Stream",

@@ -22,7 +22,7 @@ _Storage: Any = torch.UntypedStorage
 
 
 def _ours(t: torch.Tensor) -> bool:
-    """Is t a tensor with storage of ours (no fake tensor, no wrapper)?"""
+    """Whether t has a storage of ours (no fake tensor, no wrapper)."""
     return t.device.type == "xla" and _C.address_of(t) is not None
 
 

@@ -158,7 +158,8 @@ void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Rea
     s.ours = ours_;
     judge_locked(e, s);
     e.number = ++count_;
-    loud = loud_locked(s.site) && (e.unexpected || (e.fresh && value_of(sites_, s.site) > kExpected));
+    loud =
+        loud_locked(s.site) && (e.unexpected || (e.fresh && value_of(sites_, s.site) > kExpected));
     if (!e.unexpected && !cold.empty()) {  // the first compile of this line here, but not at all
       e.reasons = std::move(cold);
       e.unexpected = true;

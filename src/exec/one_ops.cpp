@@ -73,8 +73,7 @@ OneOps::Found OneOps::find(client::ComputationClient& client, const ir::Value& r
   return f;
 }
 
-void OneOps::learn(const ir::Graph& graph, int device, const ProgramPtr& program,
-                   RunsPtr runs) {
+void OneOps::learn(const ir::Graph& graph, int device, const ProgramPtr& program, RunsPtr runs) {
   if (graph.roots.size() != 1 || graph.num_parameters() > kMostArguments) return;
   const ir::Node& n = *graph.roots[0].node;
   if (n.role() != Role::kInterior || n.kind().host) return;

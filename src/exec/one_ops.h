@@ -39,8 +39,7 @@ class OneOps {
   Found find(client::ComputationClient& client, const ir::Value& root, int device);
   // `graph` is that of `root` alone, `program` what it was compiled to. Does nothing where the
   // graph is more than one op over buffers and numbers.
-  void learn(const ir::Graph& graph, int device, const ProgramPtr& program,
-             RunsPtr runs);
+  void learn(const ir::Graph& graph, int device, const ProgramPtr& program, RunsPtr runs);
   void clear();
 
  private:

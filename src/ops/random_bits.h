@@ -15,7 +15,7 @@ class Random {
   Random(Builder& b, V state) : b_(b), state_(state) {}
   V state() const { return state_; }
   void resume(V state) { state_ = state; }  // what the loop left
-  V bits(Type t);  // t: u32 or u64
+  V bits(Type t);                           // t: u32 or u64
   // Evenly spread over [0, 1) in steps of 2^-digits; t: f32 or f64.
   V uniform(Type t, int digits);
   V uniform(Type t) { return uniform(t, t.dtype() == DType::kF64 ? 53 : 24); }

@@ -52,8 +52,8 @@ V draw_until_accepted(Builder& b, Random& random, V on, V value, std::span<const
 }
 
 void need_float(DType t, const char* kernel, bool halves) {
-  bool fits = t == DType::kF32 || t == DType::kF64 ||
-              (halves && (t == DType::kF16 || t == DType::kBF16));
+  bool fits =
+      t == DType::kF32 || t == DType::kF64 || (halves && (t == DType::kF16 || t == DType::kBF16));
   if (!fits) fail(Code::kNotImplemented, not_implemented_for(kernel, t));
 }
 
@@ -103,9 +103,7 @@ V poisson_by_sums(Builder& b, Random& random, V rate, V on) {
   V u = random.open_uniform(rate.type), p = b.exp(b.neg(rate)), zero = b.zeros(rate.type);
   on = b.and_(on, b.compare(u, p, Cmp::kGt));
   std::vector<V> init{on, zero, p, p, u, rate};
-  auto more = [](Builder& c, std::span<const V> v) -> std::vector<V> {
-    return {any_of(c, v[0])};
-  };
+  auto more = [](Builder& c, std::span<const V> v) -> std::vector<V> { return {any_of(c, v[0])}; };
   auto body = [](Builder& c, std::span<const V> v) -> std::vector<V> {
     V k = c.select(v[0], c.add(v[1], 1.0), v[1]);
     V p = c.select(v[0], c.div(c.mul(v[2], v[5]), k), v[2]);
@@ -121,15 +119,15 @@ Round poisson_round(Builder& b, Random& random, V rate) {
   V root = b.sqrt(rate), log_rate = b.log(rate);
   V wide = b.add(b.mul(root, 2.53), 0.931), a = b.add(b.mul(wide, 0.02483), -0.059);
   V inverse = b.add(b.div(b.constant(1.1328, rate.type), b.sub(wide, 3.4)), 1.1239);
-  V quick = b.sub(b.constant(0.9277, rate.type),
-                  b.div(b.constant(3.6224, rate.type), b.sub(wide, 2.0)));
+  V quick =
+      b.sub(b.constant(0.9277, rate.type), b.div(b.constant(3.6224, rate.type), b.sub(wide, 2.0)));
   V u = b.sub(random.open_uniform(rate.type), 0.5), v = random.open_uniform(rate.type);
   V us = b.sub(b.constant(0.5, rate.type), b.abs(u));
   V slope = b.add(b.div(b.mul(a, 2.0), us), wide);
   V k = b.floor(b.add(b.add(b.mul(slope, u), rate), 0.43));
   V surely = b.and_(at_least(b, us, 0.07), b.compare(v, quick, Cmp::kLe));
-  V never = b.or_(b.compare(k, 0, Cmp::kLt), b.and_(b.compare(us, 0.013, Cmp::kLt),
-                                                   b.compare(v, us, Cmp::kGt)));
+  V never = b.or_(b.compare(k, 0, Cmp::kLt),
+                  b.and_(b.compare(us, 0.013, Cmp::kLt), b.compare(v, us, Cmp::kGt)));
   V have = b.sub(b.add(b.log(v), b.log(inverse)), b.log(b.add(b.div(a, b.mul(us, us)), wide)));
   V may = b.sub(b.sub(b.mul(k, log_rate), rate), b.unary("chlo.lgamma", b.add(k, 1.0)));
   V fits = b.and_(b.not_(never), b.compare(have, may, Cmp::kLe));
@@ -142,9 +140,7 @@ Round poisson_round(Builder& b, Random& random, V rate) {
 V binomial_by_waiting(Builder& b, Random& random, V count, V chance, V on) {
   V zero = b.zeros(count.type);
   std::vector<V> init{random.state(), on, zero, zero, count, log1p(b, b.neg(chance))};
-  auto more = [](Builder& c, std::span<const V> v) -> std::vector<V> {
-    return {any_of(c, v[1])};
-  };
+  auto more = [](Builder& c, std::span<const V> v) -> std::vector<V> { return {any_of(c, v[1])}; };
   auto body = [](Builder& c, std::span<const V> v) -> std::vector<V> {
     Random inner(c, v[0]);
     V wait = c.unary("stablehlo.ceil", c.div(c.log(inner.open_uniform(v[4].type)), v[5]));
@@ -224,8 +220,8 @@ void dirichlet_lower(Lowering& l, std::vector<V>& out) {
   if (alpha.rank() == 0) alpha = b.reshape(alpha, IntList{1});
   Random random(l);
   GammaDraw g = draw_gamma(b, random, alpha);
-  V logs = not_below(b, b.add(b.log(g.value), g.boost),
-                     std::log(std::numeric_limits<double>::min()));
+  V logs =
+      not_below(b, b.add(b.log(g.value), g.boost), std::log(std::numeric_limits<double>::min()));
   int64_t last = alpha.rank() - 1;
   IntList kept;
   for (int64_t i = 0; i < last; ++i) kept.push_back(i);

@@ -232,8 +232,7 @@ void upsample_lower(Lowering& l, std::vector<V>& out) {
   if (!is_nearest(f) && ir::is_int(x.dtype()))
     return out.push_back(b.convert(resize_bytes(b, x, axes, f), l.out().dtype()));
   if (!is_nearest(f)) x = b.convert(x, ir::compute_dtype(x.dtype()));
-  for (size_t i = n; i-- > 0;)
-    x = apply_taps(b, x, axes[i].axis, taps_of(axes[i], f, x.dtype()));
+  for (size_t i = n; i-- > 0;) x = apply_taps(b, x, axes[i].axis, taps_of(axes[i], f, x.dtype()));
   out.push_back(b.convert(x, l.out().dtype()));
 }
 

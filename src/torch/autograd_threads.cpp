@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <system_error>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 

@@ -62,9 +62,8 @@ const Mark& mark_of(void* event) { return **static_cast<Event*>(event); }
 }  // namespace
 
 c10::Stream EventGuard::getNewStream(c10::Device d, int) const {
-  return getStream(d.has_index()
-                       ? d
-                       : c10::Device(c10::kXLA, static_cast<c10::DeviceIndex>(current_device())));
+  return getStream(
+      d.has_index() ? d : c10::Device(c10::kXLA, static_cast<c10::DeviceIndex>(current_device())));
 }
 c10::Stream EventGuard::getStreamFromGlobalPool(c10::Device d, bool) const {
   return getNewStream(d, 0);

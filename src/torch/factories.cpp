@@ -193,7 +193,8 @@ Tensor copy_from(const Tensor& src, const Tensor& dst, bool) {
           download_copy(src, dst);
         } else {
           check_partial_overlap(dst, src);
-          if (auto whole = as_memory(dst, src)) return (void)copy_from(whole->second, whole->first, false);
+          if (auto whole = as_memory(dst, src))
+            return (void)copy_from(whole->second, whole->first, false);
           Value v = resolved_value(src);
           // A fill is copied as a new fill, so that each tensor keeps a birth value of its own.
           if (v.node->role() == ir::Role::kFill && impl_of(dst).whole() && !dst.is_conj() &&

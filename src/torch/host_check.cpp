@@ -6,7 +6,6 @@
 #include <ATen/ops/_linalg_check_errors.h>
 
 #include "base/text.h"
-
 #include "ops/host.h"
 #include "torch/cuts.h"
 #include "torch/errors.h"
@@ -96,11 +95,13 @@ void check_errors(const at::Tensor& info, std::string_view name, bool is_matrix)
 struct Checked {
   std::string_view op, name;
 };
-constexpr Checked kChecked[] = {
-    {"aten::_linalg_svd", "linalg.svd"},        {"aten::_linalg_eigh", "linalg.eigh"},
-    {"aten::linalg_eig", "torch.linalg.eig"},   {"aten::_linalg_eigvals", "torch.linalg.eigvals"},
-    {"aten::linalg_lstsq", "torch.linalg.lstsq"}, {"aten::cholesky", "cholesky"},
-    {"aten::cholesky_inverse", "cholesky_inverse"}};
+constexpr Checked kChecked[] = {{"aten::_linalg_svd", "linalg.svd"},
+                                {"aten::_linalg_eigh", "linalg.eigh"},
+                                {"aten::linalg_eig", "torch.linalg.eig"},
+                                {"aten::_linalg_eigvals", "torch.linalg.eigvals"},
+                                {"aten::linalg_lstsq", "torch.linalg.lstsq"},
+                                {"aten::cholesky", "cholesky"},
+                                {"aten::cholesky_inverse", "cholesky_inverse"}};
 
 bool asks_for_check(const c10::FunctionSchema& s, c10::ArrayRef<c10::IValue> args) {
   auto at = s.argumentIndexWithName("check_errors");

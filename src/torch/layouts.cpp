@@ -14,10 +14,9 @@ constexpr Layout kSparse{
     "sparse tensors",
     "Embedding and EmbeddingBag: sparse=False (its gradient is dense, and only the rows that are "
     "looked up are not zero); else .to_dense(), or keep the sparse tensor on the CPU"};
-constexpr Layout kNested{
-    "nested tensors of the strided layout",
-    "torch.nested with layout=torch.jagged, or a padded tensor and a mask "
-    "(torch.nested.to_padded_tensor on the CPU)"};
+constexpr Layout kNested{"nested tensors of the strided layout",
+                         "torch.nested with layout=torch.jagged, or a padded tensor and a mask "
+                         "(torch.nested.to_padded_tensor on the CPU)"};
 constexpr Layout kQuantized{"quantised tensors",
                             ".dequantize() before the move, or keep the module on the CPU"};
 constexpr Layout kMkldnn{"tensors of layout mkldnn", "leave them dense: the plugin lays them out"};
@@ -26,8 +25,8 @@ template <const Layout& layout>
 void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
   guarded(
       [&] {
-        fail(Code::kNotImplemented,
-             cat("device xla has dense tensors only, no ", layout.what), layout.instead);
+        fail(Code::kNotImplemented, cat("device xla has dense tensors only, no ", layout.what),
+             layout.instead);
       },
       [&] { return display(op.operator_name()); });
 }
@@ -38,12 +37,8 @@ torch::CppFunction refusal() {
 }
 
 // What makes such a tensor of dense ones, before anything is read.
-constexpr const char* kToSparse[] = {"_to_sparse",
-                                     "_to_sparse.sparse_dim",
-                                     "_to_sparse_csr",
-                                     "_to_sparse_csc",
-                                     "_to_sparse_bsr",
-                                     "_to_sparse_bsc"};
+constexpr const char* kToSparse[] = {"_to_sparse",     "_to_sparse.sparse_dim", "_to_sparse_csr",
+                                     "_to_sparse_csc", "_to_sparse_bsr",        "_to_sparse_bsc"};
 constexpr const char* kCompressed[] = {"_sparse_compressed_tensor_unsafe",
                                        "_sparse_csr_tensor_unsafe", "_sparse_csc_tensor_unsafe",
                                        "_sparse_bsr_tensor_unsafe", "_sparse_bsc_tensor_unsafe"};

@@ -1,9 +1,8 @@
 #include "torch/storage.h"
 
-#include <sys/mman.h>
-
 #include <ATen/ops/empty.h>
 #include <c10/util/strides.h>
+#include <sys/mman.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -51,7 +50,7 @@ struct Addresses {
 struct Place {
   explicit Place(size_t bytes) {
     static auto& current = *new std::shared_ptr<Addresses>;  // under state_lock()
-    size_t room = (bytes / 64 + 1) * 64;                      // so that no two touch
+    size_t room = (bytes / 64 + 1) * 64;                     // so that no two touch
     std::shared_ptr<Addresses> fresh;
     while (bytes) {
       {
@@ -184,9 +183,7 @@ Tensor& set_tensor(Tensor& self, const Tensor& source) {
   return self;
 }
 
-Tensor& set_nothing(Tensor& self) {
-  return set_tensor(self, at::empty({0}, self.options()));
-}
+Tensor& set_nothing(Tensor& self) { return set_tensor(self, at::empty({0}, self.options())); }
 
 Tensor& set_storage_at(Tensor& self, at::Storage source, int64_t offset, IntArrayRef size,
                        IntArrayRef stride) {
@@ -211,7 +208,8 @@ struct Allocator final : c10::Allocator {
   c10::DataPtr allocate(size_t n) override {
     auto size = static_cast<int64_t>(n);
     Value v = fill_value({}, ir::make_type(ir::DType::kU8, std::span(&size, 1)));
-    auto alias = c10::make_intrusive<Alias>(v, nullptr, c10::Device(c10::kXLA, static_cast<c10::DeviceIndex>(current_device())));
+    auto alias = c10::make_intrusive<Alias>(
+        v, nullptr, c10::Device(c10::kXLA, static_cast<c10::DeviceIndex>(current_device())));
     {
       std::lock_guard lock(state_lock());
       alias->birth = v.node;

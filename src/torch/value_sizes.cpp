@@ -55,8 +55,7 @@ Tensor repeat_interleave(const Tensor& repeats, std::optional<int64_t> output_si
   if (repeats.size(0) == 0) return at::empty_like(repeats);
   Tensor ends = repeats.cumsum(0);
   if (!output_size) {
-    ReadKind kind("repeat_interleave's size",
-                  "give it output_size=, and it reads nothing");
+    ReadKind kind("repeat_interleave's size", "give it output_size=, and it reads nothing");
     auto [least, total] = read_pair(repeats.min(), ends[-1]);
     TORCH_CHECK(least >= 0, "repeats can not be negative");
     output_size = total;

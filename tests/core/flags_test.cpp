@@ -56,7 +56,7 @@ TEST(Flags, FallbacksAreAllowed) {
 template <class F>
 void in_child(F&& f) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(std::exit(f() ? 0 : 1), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(std::_Exit(f() ? 0 : 1), testing::ExitedWithCode(0), "");
 }
 
 TEST(FlagsDeathTest, EnvironmentIsReadOnce) {

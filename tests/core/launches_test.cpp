@@ -16,16 +16,7 @@ using test::Gate;
 struct LaunchesTest : ExecutorTest {
   // Runs `root` in place of `was`, which nobody else has.
   std::vector<client::DataPtr> overwrite(Value root, const client::Data* was) {
-    SyncRequest r;
-    r.roots = {std::move(root)};
-    r.uploaded = [](const Node&) { return false; };
-    r.force_data = true;
-    r.in_place = {.was = {was},
-                  .kept = [](const void*) { return false; },
-                  .take = [] { return true; },
-                  .root_references = 0,
-                  .held = {}};
-    return executor.sync(std::move(r)).outputs;
+    return sync(updates(moved(std::move(root)), {was})).outputs;
   }
 };
 

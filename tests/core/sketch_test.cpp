@@ -112,10 +112,10 @@ TEST(Differences, ALibrarysLineComesWithItsCaller) {
   ir::LocationId library = ir::intern({"/lib/site-packages/lib.py", 7, "f", ""});
   ir::set_caller(library, line(40));
   ir::set_caller(library, line(50));  // the first one stays
-  Value now = op(kExp, {op(kNeg, {kX})});
-  now.node->set_location(library);
-  EXPECT_EQ(why({{op(kNeg, {kX})}}, {{now}}),
-            "new op test.exp at lib.py:7, first reached from train.py:40");
+  Value inner = op(kNeg, {kX});
+  inner.node->set_location(library);
+  EXPECT_EQ(why({{op(kExp, {kX})}}, {{op(kExp, {inner})}}),
+            "new op test.neg at lib.py:7, first reached from train.py:40");
 }
 
 // n ops at lines of their own, repeated.

@@ -1,4 +1,4 @@
-"""Storages have an identity, so that savers tell views and ties; files go to the device and back."""
+"""Storages have an identity: savers tell views and ties, and files go to the device and back."""
 
 import copy
 import ctypes
@@ -378,7 +378,9 @@ class Earlier:
 
 
 @pytest.mark.parametrize(
-    "where", [None, "cpu", "xla", lambda s, _: s, {"xla:0": "cpu"}], ids=str
+    "where",
+    [None, "cpu", "xla", lambda s, _: s, {"xla:0": "cpu"}],
+    ids=["none", "text", "device", "function", "dict"],
 )
 def test_files_of_earlier_versions_are_read(where):
     got = torch.load(saved([Earlier(tensor())]), map_location=where)[0]

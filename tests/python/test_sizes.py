@@ -161,5 +161,5 @@ def test_what_the_device_has_no_type_for_is_a_type_error(make):
 
 def test_random_state_of_another_size_is_refused():
     for state in (torch.ones(8, dtype=torch.uint8), torch.ones(32, dtype=torch.uint8)[::2]):
-        with pytest.raises(RuntimeError, match="16 elements|contiguous"):
+        with pytest.raises(RuntimeError, match=r"16 elements|contiguous"):
             torch.xla.set_rng_state(state)
