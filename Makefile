@@ -1,4 +1,5 @@
-# make demo | test | nightly | bench | conformance | asan | tsan | format | clean.   Everything lands in .venv and build/.
+# make demo | test | quick | nightly | bench | conformance | asan | tsan | format | clean.
+# Everything lands in .venv and build/.
 # Each step leaves a stamp, so a second run redoes only what changed.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -62,8 +63,17 @@ check: setup
 
 test: check asan pytest
 
+# Two processes; a file's tests share one, so that they share what it compiled.
+PYTEST := $(PY) -m pytest -n 2 --dist loadfile --timeout 900
 pytest: build
-	$(PY) -m pytest tests/python
+	$(PYTEST) tests/python
+
+# The loop of seconds: checks, core tests without a sanitizer, files that touch each part.
+.PHONY: quick
+quick: check build
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ninja -C build/dev -j $(JOBS) --quiet core_tests
+	build/dev/core_tests --gtest_brief=1
+	$(PYTEST) tests/python/test_compiles.py tests/python/test_capture.py tests/python/test_states.py
 
 # What takes hours. `make suite-WHEEL` runs the Python tests on one CPU plugin.
 CPU_WHEELS := $(shell sed -n 's/^\([a-z-]*\)==.*/\1/p' requirements/cpu-plugins.txt)
@@ -76,7 +86,7 @@ nightly: build
 	$(MAKE) $(CPU_WHEELS:%=suite-%)
 
 suite-%: build
-	TORCH_PJRT_CPU_PLUGIN=$* $(PY) -m pytest tests/python
+	TORCH_PJRT_CPU_PLUGIN=$* $(PYTEST) tests/python
 
 # The whole OpInfo database in every dtype and form; writes docs/op-coverage.md.
 conformance: build
@@ -96,6 +106,7 @@ bench: build
 	$(PY) bench/eager_mode.py
 	$(PY) bench/memory.py
 	$(PY) bench/optimizers.py
+	$(PY) bench/compile.py
 	$(PY) bench/plugins.py
 
 format: setup

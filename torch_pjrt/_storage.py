@@ -55,7 +55,7 @@ def _is_alias_of(before: Callable[..., bool]) -> Callable[..., bool]:
     def wrapped(a: torch.Tensor, b: torch.Tensor) -> bool:
         if _C.address_of(a) is None or _C.address_of(b) is None:
             return before(a, b)
-        return a.untyped_storage()._cdata == b.untyped_storage()._cdata
+        return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
 
     return wrapped
 
@@ -63,14 +63,17 @@ def _is_alias_of(before: Callable[..., bool]) -> Callable[..., bool]:
 # ---- bytes ----------------------------------------------------------------------------------
 
 
+_base: Any = torch._C.StorageBase
+
+
 def _new(cls: Any, *args: Any, **options: Any) -> Any:
     """`torch.UntypedStorage(size, device="xla")`: PyTorch knows no allocator of that device."""
     device = options.get("device")
     if device is None or (device := torch.device(device)).type != "xla":
-        return torch._C.StorageBase.__new__(cls, *args, **options)
+        return _base.__new__(cls, *args, **options)
     options.pop("device")
     with torch.xla.device(device):  # type: ignore[attr-defined]
-        return torch._C.StorageBase.__new__(cls, *args, allocator=_C.storage_allocator(), **options)
+        return _base.__new__(cls, *args, allocator=_C.storage_allocator(), **options)
 
 
 def _getitem(before: Callable[..., Any]) -> Callable[..., Any]:
