@@ -95,7 +95,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "_accelerator_getStream": _of_module("current_stream"),
         "_accelerator_setStream": _of_module("set_stream"),
         "_accelerator_isAllocatorInitialized": _C.client_exists,
-        "_accelerator_emptyCache": _of_module("empty_cache"),
+        "_accelerator_emptyCache": getattr(_device_module, "empty_cache", _nothing),
         "_accelerator_emptyHostCache": _nothing,
         "_accelerator_getDeviceStats": _stats,
         "_accelerator_resetAccumulatedStats": _nothing,

@@ -45,7 +45,7 @@ def test_what_it_synchronizes_is_ours(on, device):
 
 
 def test_memory_is_that_of_torch_xla(on, device):
-    x = torch.ones(1000, 1000).to(device)
+    x = torch.ones(1000, 1000).to(device) + 1
     torch_pjrt.sync(wait=True)
     assert torch.accelerator.memory_allocated() == torch.xla.memory_allocated()
     assert torch.accelerator.memory_allocated(0) >= x.numel() * 4
