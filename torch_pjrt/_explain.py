@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, overload
 
+import torch
+
 from . import _C
 
 __all__ = ["Compile", "Explanation", "Place", "Read", "Reason", "explain", "no_cuts"]
@@ -235,6 +237,8 @@ class no_cuts(ContextDecorator):  # noqa: N801 - used like a function
         return no_cuts()
 
     def __enter__(self) -> "no_cuts":
+        if torch.compiler.is_compiling():  # a compiled graph has no read, or is cut there by dynamo
+            return self
         self._before.append(_C.exchange_no_cuts(1))
         return self
 
@@ -244,4 +248,5 @@ class no_cuts(ContextDecorator):  # noqa: N801 - used like a function
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _C.exchange_no_cuts(self._before.pop())
+        if not torch.compiler.is_compiling():
+            _C.exchange_no_cuts(self._before.pop())

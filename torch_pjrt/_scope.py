@@ -24,6 +24,8 @@ class scope(ContextDecorator):  # noqa: N801 - used like a function
         self._before: list[str] = []
 
     def __enter__(self) -> "scope":
+        if torch.compiler.is_compiling():  # names are for lines that run
+            return self
         self._before.append(_C.push_scope(self.name))
         return self
 
@@ -33,7 +35,8 @@ class scope(ContextDecorator):  # noqa: N801 - used like a function
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _C.set_scope(self._before.pop())
+        if not torch.compiler.is_compiling():
+            _C.set_scope(self._before.pop())
 
 
 class ModuleScopes(threading.local):
@@ -71,9 +74,13 @@ class ModuleScopes(threading.local):
         return type(module).__name__
 
     def _enter(self, module: torch.nn.Module, args: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
         self._stack.append((module, _C.push_scope(self._name(module))))
 
     def _leave(self, module: torch.nn.Module, args: Any, result: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
         while self._stack:  # a module whose forward raised may have left inner ones behind
             inner, before = self._stack.pop()
             _C.set_scope(before)
