@@ -16,11 +16,13 @@ from ._check import check_torch as _check_torch
 _check_torch(torch.__version__, _built_for())
 
 from . import _C, cache, flags, graph, metrics, plugins, runtime  # noqa: E402
+from ._accelerator import as_accelerator  # noqa: E402
 from ._build_info import VERSION as __version__  # noqa: E402, N811
 from ._capture import capture  # noqa: E402
 from ._device_module import manual_seed  # noqa: E402
 from ._eager import eager_mode  # noqa: E402
 from ._explain import explain, no_cuts  # noqa: E402
+from ._frameworks import install as _watch_frameworks  # noqa: E402
 from ._log import install as _install_log  # noqa: E402
 from ._patches import install as _install  # noqa: E402
 from ._scope import ModuleScopes as _ModuleScopes  # noqa: E402
@@ -29,6 +31,7 @@ from ._step import compile  # noqa: E402
 
 __all__ = [
     "__version__",
+    "as_accelerator",
     "cache",
     "capture",
     "compile",
@@ -95,5 +98,6 @@ _C.set_versions(torch.__version__, __version__)
 if not _C.client_exists():  # a module that is loaded again keeps its client
     plugins.register()
 _install()
+_watch_frameworks()
 if any(f.value == "1" for f in flags.table() if f.name in ("XLA_IR_DEBUG", "XLA_HLO_DEBUG")):
     module_scopes.on()
