@@ -1,7 +1,6 @@
 """`as_accelerator()`: torch.accelerator, and the frameworks that pick a device themselves."""
 
 import os
-import re
 
 import pytest
 import torch
@@ -243,7 +242,6 @@ def test_a_framework_that_chooses_the_cpu_is_warned_about_once(run_python, name,
     who = "Lightning" if name in ("lightning", "pytorch_lightning", "Fabric") else "accelerate"
     assert done.stderr.count(f"{who} chooses the CPU (") == 1, done.stderr
     assert "does not know the device xla" in done.stderr
-    assert re.search(r"called from <string>:\d+\)", done.stderr), done.stderr
     assert "try: torch_pjrt.as_accelerator() before it is made" in done.stderr
 
 
