@@ -162,6 +162,7 @@ set(TP_TORCH
     src/torch/unsynced.cpp
     src/torch/views.cpp)
 set(TP_BIND src/bind/cache.cpp src/bind/explain.cpp src/bind/module.cpp src/bind/python.cpp
+    src/bind/storage.cpp
     src/bind/trace.cpp)
 
 set(TP_FAKEPLUGIN

@@ -8,6 +8,7 @@ With it, files, copies and pickles of xla tensors go PyTorch's ordinary way.
 import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -21,9 +22,9 @@ __all__ = ["install"]
 _Storage: Any = torch.UntypedStorage
 
 
-def _ours(t: torch.Tensor) -> bool:
-    """Whether t has a storage of ours (no fake tensor, no wrapper)."""
-    return t.device.type == "xla" and _C.address_of(t) is not None
+def _ours(t: object) -> bool:
+    """Whether t is a tensor of the backend itself. Asks no __torch_function__."""
+    return isinstance(t, torch.Tensor) and _C.address_of(t) is not None
 
 
 def _no_bytes(what: str) -> RuntimeError:
@@ -36,26 +37,12 @@ def _no_bytes(what: str) -> RuntimeError:
 # ---- who a memory is ------------------------------------------------------------------------
 
 
-def _addressed(before: Callable[[torch.Tensor], int]) -> Callable[[torch.Tensor], int]:
-    @functools.wraps(before)
-    def wrapped(self: torch.Tensor) -> int:
-        try:
-            return before(self)
-        except RuntimeError:
-            address: int | None = _C.address_of(self)
-            if address is None:
-                raise
-            return address
-
-    return wrapped
-
-
 def _is_alias_of(before: Callable[..., bool]) -> Callable[..., bool]:
     @functools.wraps(before)
     def wrapped(a: torch.Tensor, b: torch.Tensor) -> bool:
-        if _C.address_of(a) is None or _C.address_of(b) is None:
+        if not _ours(a) or not _ours(b):
             return before(a, b)
-        return bool(a.untyped_storage()._cdata == b.untyped_storage()._cdata)
+        return a.untyped_storage() is b.untyped_storage()
 
     return wrapped
 
@@ -63,17 +50,15 @@ def _is_alias_of(before: Callable[..., bool]) -> Callable[..., bool]:
 # ---- bytes ----------------------------------------------------------------------------------
 
 
-_base: Any = torch._C.StorageBase
-
-
 def _new(cls: Any, *args: Any, **options: Any) -> Any:
     """`torch.UntypedStorage(size, device="xla")`: PyTorch knows no allocator of that device."""
+    make: Any = torch._C.StorageBase.__new__
     device = options.get("device")
     if device is None or (device := torch.device(device)).type != "xla":
-        return _base.__new__(cls, *args, **options)
+        return make(cls, *args, **options)
     options.pop("device")
     with torch.xla.device(device):  # type: ignore[attr-defined]
-        return _base.__new__(cls, *args, allocator=_C.storage_allocator(), **options)
+        return make(cls, *args, allocator=_C.storage_allocator(), **options)
 
 
 def _getitem(before: Callable[..., Any]) -> Callable[..., Any]:
@@ -193,24 +178,34 @@ def _rebuild_storage(host: torch.UntypedStorage, device: str) -> Any:
     return torch.UntypedStorage(host.nbytes(), device=device).copy_(host)
 
 
+def _rebuild_bytes(read: bytearray, device: str) -> Any:
+    host = torch.frombuffer(read, dtype=torch.uint8) if read else torch.empty(0)
+    return _rebuild_storage(host.untyped_storage(), device)
+
+
 def _reduce_storage(storage: Any) -> Any:
     if storage.device.type != "xla":
         return reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
-    return _rebuild_storage, (storage.cpu(), str(storage.device))
+    host, device = storage.cpu(), str(storage.device)
+    if get_spawning_popen() is None:
+        return _rebuild_storage, (host, device)
+    # A process that starts is handed open files by number, and this one's would be closed by then.
+    read = torch.empty(0, dtype=torch.uint8).set_(host).numpy().tobytes()
+    return _rebuild_bytes, (bytearray(read), device)
 
 
 def _reduce_tensor(t: Any) -> Any:
-    if t.device.type == "xla" and t.is_leaf and t.nbytes < t.untyped_storage().nbytes():
-        # The values, not all the memory that they are a window of.
-        t = torch.Tensor._make_subclass(type(t), t.detach().clone(), t.requires_grad)
+    if t.device.type == "xla" and t.is_leaf:
+        part = t.nbytes < t.untyped_storage().nbytes()
+        if part or t.is_conj() or t.is_neg():  # the values, not the memory that they are seen in
+            t = torch.Tensor._make_subclass(type(t), t.detach().clone(), t.requires_grad)
     return reductions.reduce_tensor(t)  # type: ignore[no-untyped-call]
 
 
 def install() -> None:
     """Puts all of it in place, once."""
     tensor: Any = torch.Tensor
-    for name in ("data_ptr", "const_data_ptr"):
-        setattr(tensor, name, _addressed(getattr(tensor, name)))
+    _C.give_addresses(tensor)
     tensor._reduce_ex_internal = _reduce(tensor._reduce_ex_internal)
     tensor.__deepcopy__ = _deepcopy(tensor.__deepcopy__)
     torch._C._is_alias_of = _is_alias_of(torch._C._is_alias_of)  # type: ignore[attr-defined]

@@ -13,6 +13,7 @@
 #include "base/flags.h"
 #include "bind/cache.h"
 #include "bind/python.h"
+#include "bind/storage.h"
 #include "bind/trace.h"
 #include "client/registry.h"
 #include "gen/build_info.h"
@@ -25,7 +26,6 @@
 #include "torch/kernels.h"
 #include "torch/random.h"
 #include "torch/runtime.h"
-#include "torch/storage.h"
 
 namespace py = pybind11;
 using namespace tp;
@@ -223,8 +223,6 @@ PYBIND11_MODULE(_C, m) {
   m.def("exchange_thread_eager_mode", &exchange_thread_eager_mode);
   m.def("eager_mode", &eager_here);
   m.def("state", [](const py::handle& t) { return state_of(impl_of(to_tensor(t))); });
-  m.def("address_of", [](const py::handle& t) { return address_of(to_tensor(t)); });
-  m.def("storage_allocator", [] { return reinterpret_cast<uintptr_t>(&storage_allocator()); });
   m.def("counters", &counters);
   m.def("timers", &timers);
   m.def("clear_metrics", &probe::clear);
@@ -245,6 +243,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("live_aliases", &live_aliases);
   m.def("programs_cached", [] { return executor().cache().size(); });
   bind::add_trace(m);
+  bind::add_storage(m);
   bind::add_cache(m);
   m.def("prepare_exit", &bind::prepare_exit);
   m.def("clear_programs", [] { executor().clear_programs(); });

@@ -100,6 +100,7 @@ constexpr Checked kChecked[] = {{"aten::_linalg_svd", "linalg.svd"},
                                 {"aten::linalg_eig", "torch.linalg.eig"},
                                 {"aten::_linalg_eigvals", "torch.linalg.eigvals"},
                                 {"aten::linalg_lstsq", "torch.linalg.lstsq"},
+                                {"aten::linalg_pinv", "linalg.pinv"},
                                 {"aten::cholesky", "cholesky"},
                                 {"aten::cholesky_inverse", "cholesky_inverse"}};
 

@@ -232,8 +232,8 @@ void give_address(c10::StorageImpl* s) {
 std::optional<uintptr_t> address_of(const Tensor& t) {
   Impl* p = t.defined() ? impl_or_null(t) : nullptr;
   if (!p) return std::nullopt;
-  if (t.numel() == 0) return 0;
   auto base = reinterpret_cast<uintptr_t>(p->alias()->mutable_data());
+  if (t.numel() == 0) return 0;
   return base + static_cast<uintptr_t>(t.storage_offset() * t.element_size());
 }
 

@@ -162,10 +162,7 @@ def test_loaders_carry_tensor_datasets_to_spawned_workers():
     data = TensorDataset(tensor(), tensor().bfloat16())
     loader = DataLoader(data, batch_size=1, num_workers=1, multiprocessing_context="spawn")
     got = [[t.cpu() for t in pair] for pair in loader]
-    assert_equal(
-        got,
-        [[a[None], b[None]] for a, b in zip(tensor("cpu"), tensor("cpu").bfloat16(), strict=True)],
-    )
+    assert_equal(got, [[row[None], row[None].bfloat16()] for row in tensor("cpu")], exact=True)
 
 
 def test_the_start_methods_are_left_as_they_were():
