@@ -23,7 +23,12 @@ _Storage: Any = torch.UntypedStorage
 
 
 def _ours(t: object) -> bool:
-    """Whether t is a tensor of the backend itself. Asks no __torch_function__."""
+    """Whether t is a tensor of the backend itself. Asks no __torch_function__.
+
+    Code that dynamo follows goes PyTorch's way: there are no addresses in a graph.
+    """
+    if torch.compiler.is_compiling():
+        return False
     return isinstance(t, torch.Tensor) and _C.address_of(t) is not None
 
 

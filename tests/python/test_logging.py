@@ -28,9 +28,8 @@ HANDLERS = {
     "prints": "str(loss)",
     "syncs": "torch_pjrt.sync(wait=True)",
     "reads what the program waits for": "float(y) if 'y' in globals() else None",
-    "reads in a thread and waits for it": (
-        "t = threading.Thread(target=lambda: float(loss.sum())); t.start(); t.join(20)"
-    ),
+    # Not a thread that the handler waits for: what that says waits for Python's own lock of the
+    # handler, whoever says it.
     "logs itself": "logger.warning('mine') if len(told) < 5 else None",
     "waits for the device": "torch_pjrt.wait()",
     "raises": "raise KeyError('mine')",
@@ -64,7 +63,8 @@ for n in (2, 3):
     done = run_python(code=code, TORCH_PJRT_DEBUG="1")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("LOG root loss tensor(") == 2
-    assert "LOG torch_pjrt recompiled at <string>:5" in done.stderr, done.stderr
+    assert "LOG torch_pjrt recompiled at" in done.stderr
+    assert "called from <string>:5" in done.stderr, done.stderr
 
 
 def test_a_slow_compile_is_told_while_it_lasts_whoever_listens(run_python):
