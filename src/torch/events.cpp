@@ -42,18 +42,19 @@ class Mark {
   int64_t time() const {
     await();
     std::lock_guard lock(mu_);
-    return left_ == 0 ? time_ : probe::now_ns();  // its thread is about to say so
+    if (!time_) time_ = probe::now_ns();  // its thread is about to say so
+    return time_;
   }
 
  private:
   void one_ready() {
     std::lock_guard lock(mu_);
-    if (--left_ == 0) time_ = probe::now_ns();
+    if (--left_ == 0 && !time_) time_ = probe::now_ns();
   }
   std::vector<std::shared_ptr<const client::Completion>> parts_;  // set before it is shared
   mutable std::mutex mu_;
   size_t left_ = 0;
-  int64_t time_ = 0;
+  mutable int64_t time_ = 0;
 };
 
 using Event = std::shared_ptr<Mark>;

@@ -104,7 +104,7 @@ def test_streams_order_by_events_as_code_for_cuda_does():
 def test_memory_is_told():
     torch_pjrt.sync(wait=True)
     before = torch.xla.memory_allocated()
-    x = torch.rand(256, 256).to("xla")
+    x = torch.rand(256, 256, device="xla")
     torch_pjrt.sync(wait=True)
     assert torch.xla.memory_allocated() - before == 256 * 256 * 4
     assert torch.xla.max_memory_allocated() >= torch.xla.memory_allocated()
