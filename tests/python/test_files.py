@@ -412,7 +412,11 @@ class Earlier:
         return torch._utils._rebuild_device_tensor_from_cpu_tensor, args
 
 
-@pytest.mark.parametrize("where", [None, "cpu", "xla", lambda s, _: s, {"xla:0": "cpu"}], ids=str)
+@pytest.mark.parametrize(
+    "where",
+    [None, "cpu", "xla", lambda s, _: s, {"xla:0": "cpu"}],
+    ids=["none", "cpu", "xla", "function", "dict"],
+)
 def test_files_of_earlier_versions_are_read(where):
     got = torch.load(saved([Earlier(tensor())]), map_location=where)[0]
     assert got.device.type == ("xla" if where in (None, "xla") else "cpu")
