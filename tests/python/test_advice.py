@@ -16,6 +16,16 @@ import torch_pjrt
 HERE = Path(__file__).name
 
 
+@pytest.fixture(autouse=True)
+def distributions_check():
+    """As at the start of a process: packages that other tests import switch it off for all."""
+    kind = torch.distributions.Distribution
+    before = kind._validate_args
+    kind.set_default_validate_args(True)
+    yield
+    kind.set_default_validate_args(before)
+
+
 def line_of(mark: str) -> str:
     """ "test_advice.py:12" for the line that ends in the comment `mark`."""
     lines = Path(__file__).read_text().splitlines()
