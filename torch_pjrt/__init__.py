@@ -22,7 +22,6 @@ from ._capture import capture  # noqa: E402
 from ._device_module import manual_seed  # noqa: E402
 from ._eager import eager_mode  # noqa: E402
 from ._explain import explain, no_cuts  # noqa: E402
-from ._frameworks import install as _watch_frameworks  # noqa: E402
 from ._log import install as _install_log  # noqa: E402
 from ._patches import install as _install  # noqa: E402
 from ._scope import ModuleScopes as _ModuleScopes  # noqa: E402
@@ -100,6 +99,5 @@ _C.set_versions(torch.__version__, __version__)
 if not _C.client_exists():  # a module that is loaded again keeps its client
     plugins.register()
 _install()
-_watch_frameworks()
 if any(f.value == "1" for f in flags.table() if f.name in ("XLA_IR_DEBUG", "XLA_HLO_DEBUG")):
     module_scopes.on()

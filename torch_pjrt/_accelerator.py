@@ -92,15 +92,15 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "_accelerator_maybeExchangeDevice": _maybe_exchange,
         "_accelerator_getDeviceCapability": _capability,
         "_accelerator_synchronizeDevice": _device_module.synchronize,
-        "_accelerator_getStream": _of_module("current_stream"),
-        "_accelerator_setStream": _of_module("set_stream"),
+        "_accelerator_getStream": _device_module.current_stream,
+        "_accelerator_setStream": _device_module.set_stream,
         "_accelerator_isAllocatorInitialized": _C.client_exists,
-        "_accelerator_emptyCache": getattr(_device_module, "empty_cache", _nothing),
+        "_accelerator_emptyCache": _device_module.empty_cache,
         "_accelerator_emptyHostCache": _nothing,
         "_accelerator_getDeviceStats": _stats,
         "_accelerator_resetAccumulatedStats": _nothing,
         "_accelerator_resetPeakStats": _device_module.reset_peak_memory_stats,
-        "_accelerator_getMemoryInfo": _of_module("mem_get_info"),
+        "_accelerator_getMemoryInfo": _device_module.mem_get_info,
     }
 
 
@@ -110,16 +110,6 @@ def _nothing(*_: Any) -> None:
 
 def _maybe_exchange(index: int) -> int:
     return _C.exchange_device(index) if index >= 0 else _C.current_device()
-
-
-def _of_module(name: str) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
-        found = getattr(_device_module, name, None)
-        if found is None:
-            raise NotImplementedError(f"torch.accelerator: the device xla has no {name}")
-        return found(*args)
-
-    return call
 
 
 def _capability(index: int) -> dict[str, Any]:
@@ -133,10 +123,7 @@ def _capability(index: int) -> dict[str, Any]:
 
 def _stats(index: int) -> dict[str, Any]:
     """The two amounts that this device counts, under the names of PyTorch's allocators."""
-    info = _device_module.memory_stats(index)
-    live = {"current": info["live_bytes"], "peak": info["peak_live_bytes"]}
-    held = {
-        "current": info.get("bytes_in_use", live["current"]),
-        "peak": info.get("peak_bytes", live["peak"]),
-    }
+    m = _device_module
+    live = {"current": m.memory_allocated(index), "peak": m.max_memory_allocated(index)}
+    held = {"current": m.memory_reserved(index), "peak": m.max_memory_reserved(index)}
     return {"allocated_bytes": {"all": live}, "reserved_bytes": {"all": held}}

@@ -37,7 +37,7 @@ class CapturedStep:
             return self._as_usual(flat, spec, tensors)
         if self.captured is None or signature != self.signature:
             return self._record(flat, spec, tensors, signature)
-        if self.calls in (3,) or self.calls % self.check_every == 0:
+        if self.calls == 3 or self.calls % self.check_every == 0:
             return self._check(flat, spec, tensors, signature)
         return self._replay(tensors)
 

@@ -174,7 +174,7 @@ class CompiledFunction:
 
     def _on_cpu(self, results: list[Any]) -> list[int]:
         """Results that the graph has on the CPU, though they were computed on the device."""
-        asked = next(n for n in self.gm.graph.nodes if n.op == "output").args[0]
+        asked = self.gm.graph.output_node().args[0]
         asked = asked if isinstance(asked, tuple | list) else [asked]
         found = []
         for i, (node, x) in enumerate(zip(asked, results, strict=True)):
@@ -206,11 +206,11 @@ class _Part(torch.nn.Module):
     def __init__(self, gm: torch.fx.GraphModule, name: str) -> None:
         super().__init__()
         self.function = CompiledFunction(gm, name)
+        self.gives_many = isinstance(gm.graph.output_node().args[0], tuple | list)
 
     def forward(self, *args: Any) -> Any:
         out = self.function(list(args))
-        node = next(n for n in self.function.gm.graph.nodes if n.op == "output")
-        return out if isinstance(node.args[0], tuple | list) else out[0]
+        return out if self.gives_many else out[0]
 
 
 def _split(gm: torch.fx.GraphModule, node: torch.fx.Node, name: str) -> torch.fx.GraphModule:

@@ -12,7 +12,7 @@ from types import TracebackType
 import torch
 
 from . import _C
-from ._streams import Device, DeviceProperties, Event, Stream, StreamContext, host_memory
+from ._streams import Device, DeviceProperties, Event, Stream, host_memory, xla_device
 
 __all__ = [
     "Event",
@@ -83,13 +83,7 @@ def _index(device: Device) -> int:
     """
     if device is None:
         return _C.current_device()
-    if isinstance(device, int):
-        index = device
-    else:
-        found = torch.device(device)
-        if found.type != "xla":
-            raise ValueError(f"torch.xla: expected a device of type xla, found '{found}'")
-        index = _C.current_device() if found.index is None else found.index
+    index = device if isinstance(device, int) else xla_device(device).index
     _C.check_device(index)
     return index
 
@@ -196,6 +190,14 @@ def current_stream(device: Device = None) -> Stream:
 
 
 default_stream = current_stream
+
+
+class StreamContext(device):
+    """`with torch.xla.stream(s):` changes nothing but the device: there is one queue."""
+
+    def __init__(self, stream: torch.Stream | None) -> None:
+        super().__init__(-1 if stream is None else stream.device)
+        self.stream = stream
 
 
 def set_stream(stream: torch.Stream | None) -> None:

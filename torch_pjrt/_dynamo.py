@@ -4,60 +4,25 @@ What `import torch` loads is mended at once, dynamo when somebody imports it.
 """
 
 import functools
-import importlib.abc
-import importlib.util
 import sys
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import torch
 
 from . import _C, _device_module
+from ._imports import after_import
 
 __all__ = ["install"]
 
 
 def install() -> None:
     """Puts all of it in place."""
-    _after_import("torch._subclasses.fake_tensor", _index_devices)
-    _after_import("torch._prims.rng_prims", _save_generator)
-    _after_import("torch._dynamo.backends.registry", _register)
-    _after_import("torch._dynamo.backends.torchxla", _replace_openxla)
+    after_import("torch._subclasses.fake_tensor", _index_devices)
+    after_import("torch._prims.rng_prims", _save_generator)
+    after_import("torch._dynamo.backends.registry", _register)
+    after_import("torch._dynamo.backends.torchxla", _replace_openxla)
     _default_backend()
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Calls a function once a module was loaded."""
-
-    def __init__(self) -> None:
-        self.hooks: dict[str, Callable[[ModuleType], None]] = {}
-
-    def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
-        hook = self.hooks.pop(fullname, None)
-        if hook is None or (spec := importlib.util.find_spec(fullname)) is None:
-            return None
-        loader: Any = spec.loader
-        load = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            load(module)
-            hook(module)
-
-        loader.exec_module = exec_module
-        return spec
-
-
-_finder = _Finder()
-
-
-def _after_import(name: str, hook: Callable[[Any], None]) -> None:
-    if name in sys.modules:
-        return hook(sys.modules[name])
-    _finder.hooks[name] = hook
-    if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
-    return None
 
 
 def _openxla(*args: Any, **kwargs: Any) -> Any:
@@ -85,8 +50,6 @@ def _default_backend() -> None:
 
     @functools.wraps(before)
     def __call__(self: Any, model_: Any, inputs_: Any, **kwargs: Any) -> Any:  # noqa: N807
-        if any(isinstance(x, torch.Tensor) and x.device.type == "xla" for x in inputs_):
-            return _openxla(model_, inputs_)
         from ._compile import on_xla
 
         if on_xla(model_, inputs_):

@@ -2,36 +2,34 @@
 
 accelerate (and with it transformers' Trainer) and Lightning would train on the CPU without a word.
 Where `as_accelerator()` is on they get xla; else the first that chooses the CPU is warned about.
-Their modules are adjusted when they are imported, by a finder that looks for a few names.
+Their modules are adjusted when they are imported.
 """
 
 import contextlib
 import functools
-import importlib.abc
-import logging
 import os
-import sys
 from collections.abc import Callable, Iterator
-from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from . import _C, _accelerator
+from ._imports import after_import
+from ._log import logger
 
 __all__ = ["install"]
 
-_logger = logging.getLogger("torch_pjrt")
-_told: set[str] = set()
+_told = False
 
 
 def _tell(framework: str, instead: str) -> None:
+    global _told  # noqa: PLW0603 - once a process
     if _told:
         return
-    _told.add(framework)
+    _told = True
     where = _C.user_frame()
-    _logger.warning(
+    logger.warning(
         "%s chooses the CPU%s: it does not know the device xla\n"
         "  try: torch_pjrt.as_accelerator() before it is made; or, to stay on the CPU, %s",
         framework,
@@ -174,44 +172,10 @@ def _adjust(module: ModuleType) -> None:
     try:
         _ADJUST[module.__name__](module)
     except Exception as error:
-        _logger.info("%s is left as it is: %s: %s", module.__name__, type(error).__name__, error)
-
-
-class _Loader(importlib.abc.Loader):
-    """Runs the module's own loader, which it then leaves in its place, and adjusts the module."""
-
-    def __init__(self, own: Any) -> None:
-        self.own = own
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        made: ModuleType | None = self.own.create_module(spec)
-        return made
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__loader__ = self.own
-        if module.__spec__:
-            module.__spec__.loader = self.own
-        self.own.exec_module(module)
-        _adjust(module)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        if name not in _ADJUST:
-            return None
-        for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(name, path, target)
-            if spec and spec.loader:
-                spec.loader = _Loader(spec.loader)
-                return spec
-        return None
+        logger.info("%s is left as it is: %s: %s", module.__name__, type(error).__name__, error)
 
 
 def install() -> None:
-    """Adjusts what is imported, and the rest when it will be; a second call does nothing."""
-    if any(isinstance(f, _Finder) for f in sys.meta_path):
-        return
+    """Adjusts what is imported, and the rest when it will be."""
     for name in _ADJUST:
-        if name in sys.modules:
-            _adjust(sys.modules[name])
-    sys.meta_path.insert(0, _Finder())
+        after_import(name, _adjust)

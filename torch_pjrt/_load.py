@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from ._storage import rebuild_storage
+
 __all__ = ["install"]
 
 
@@ -17,7 +19,7 @@ def _restore(storage: Any, location: str) -> Any:
     """PyTorch asks where to put a storage that it read."""
     if location.partition(":")[0] != "xla":
         return None
-    return torch.UntypedStorage(storage.nbytes(), device=location).copy_(storage)
+    return rebuild_storage(storage, location)
 
 
 def _wrap_restore_location(original: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import _C, _device_module, _dynamo, _load, _nested, _optim, _storage
+from . import _C, _device_module, _dynamo, _frameworks, _load, _nested, _optim, _storage
 
 __all__ = ["install"]
 
@@ -27,6 +27,7 @@ def install() -> None:
     _load.install()
     _optim.install()
     _dynamo.install()
+    _frameworks.install()
     _nested.install()
     _name_reads()
     atexit.register(_C.prepare_exit)

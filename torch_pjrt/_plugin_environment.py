@@ -7,8 +7,11 @@ or for another driver is loaded.
 import importlib.metadata
 import re
 from pathlib import Path
+from typing import TypeVar
 
 __all__ = ["facts", "variables"]
+
+Row = TypeVar("Row")
 
 _XLA = ("XLA_FLAGS", "TF_XLA_FLAGS")
 _GPU = (*_XLA, "CUDA_*", "CUDNN_*", "CUBLAS_*", "CUBLASLT_*", "NVIDIA_TF32_OVERRIDE", "NCCL_*",
@@ -36,9 +39,13 @@ _LIBRARIES = {
 }
 
 
+def _of(table: dict[str, Row], name: str) -> Row | None:
+    return next((row for start, row in table.items() if name.startswith(start)), None)
+
+
 def variables(name: str) -> tuple[str, ...]:
     """The variables that a plugin of this name is known to read; none: those of every plugin."""
-    return next((v for start, v in _VARIABLES.items() if name.startswith(start)), ())
+    return _of(_VARIABLES, name) or ()
 
 
 def facts(name: str) -> dict[str, str]:
@@ -47,12 +54,12 @@ def facts(name: str) -> dict[str, str]:
     Those that cannot be read are left out.
     """
     found: dict[str, str] = {}
-    for path in (p for start, all_ in _DRIVERS.items() if name.startswith(start) for p in all_):
+    for path in _of(_DRIVERS, name) or ():
         try:
             found[path] = Path(path).read_text().partition("\n")[0].strip()
         except OSError:  # no such driver
             continue
-    pattern = next((p for start, p in _LIBRARIES.items() if name.startswith(start)), None)
+    pattern = _of(_LIBRARIES, name)
     if pattern is None:
         return found
     for distribution in importlib.metadata.distributions():

@@ -17,7 +17,7 @@ from torch.multiprocessing import reductions
 
 from . import _C
 
-__all__ = ["install"]
+__all__ = ["install", "rebuild_storage"]
 
 _Storage: Any = torch.UntypedStorage
 
@@ -179,13 +179,14 @@ def _save_on_cpu(before: Callable[..., None]) -> Callable[..., None]:
 # ---- processes ------------------------------------------------------------------------------
 
 
-def _rebuild_storage(host: torch.UntypedStorage, device: str) -> Any:
+def rebuild_storage(host: torch.UntypedStorage, device: str) -> Any:
+    """A copy of the bytes as a storage of the device."""
     return torch.UntypedStorage(host.nbytes(), device=device).copy_(host)
 
 
 def _rebuild_bytes(read: bytearray, device: str) -> Any:
     host = torch.frombuffer(read, dtype=torch.uint8) if read else torch.empty(0)
-    return _rebuild_storage(host.untyped_storage(), device)
+    return rebuild_storage(host.untyped_storage(), device)
 
 
 def _reduce_storage(storage: Any) -> Any:
@@ -193,7 +194,7 @@ def _reduce_storage(storage: Any) -> Any:
         return reductions.reduce_storage(storage)  # type: ignore[no-untyped-call]
     host, device = storage.cpu(), str(storage.device)
     if get_spawning_popen() is None:
-        return _rebuild_storage, (host, device)
+        return rebuild_storage, (host, device)
     # A process that starts is handed open files by number, and this one's would be closed by then.
     read = torch.empty(0, dtype=torch.uint8).set_(host).numpy().tobytes()
     return _rebuild_bytes, (bytearray(read), device)

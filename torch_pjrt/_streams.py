@@ -6,14 +6,13 @@ streams by events is right as it stands, and gains nothing by it.
 
 import os
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import torch
 
 from . import _C
 
-__all__ = ["DeviceProperties", "Event", "Stream", "StreamContext", "host_memory", "xla_device"]
+__all__ = ["DeviceProperties", "Event", "Stream", "host_memory", "xla_device"]
 
 Device = torch.device | str | int | None
 
@@ -69,27 +68,6 @@ class Event(metaclass=_IsEvent):
         if interprocess:
             raise NotImplementedError("device xla has no events between processes")
         return torch.Event(xla_device(device), enable_timing=enable_timing, blocking=blocking)
-
-
-class StreamContext:
-    """`with torch.xla.stream(s):` changes nothing but the device: there is one queue."""
-
-    def __init__(self, stream: torch.Stream | None) -> None:
-        self.stream = stream
-        self._before = -1
-
-    def __enter__(self) -> None:
-        if self.stream is not None:
-            self._before = _C.exchange_device(self.stream.device.index)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._before >= 0:
-            _C.exchange_device(self._before)
 
 
 @dataclass(frozen=True)
