@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "client/registry.h"
 #include "probe/probe.h"
 #include "torch/errors.h"
 #include "torch/lent.h"
@@ -22,9 +21,8 @@ namespace {
 // A buffer with what the tensor's window shows, computed or uploaded where it is not there yet.
 DataPtr buffer_of(const at::Tensor& t, const ArgumentSpec& spec, int device) {
   if (spec.cpu) {
-    auto host = std::make_shared<at::Tensor>(t.contiguous());
-    GilRelease no_gil;
-    return client::client().transfer_to_device({host->const_data_ptr(), spec.type, host}, device);
+    // A copy: the plugin goes on using the bytes, and the user may change t afterwards.
+    return send(t.clone(at::MemoryFormat::Contiguous), spec.type, device);
   }
   Impl& impl = impl_of(t);
   DataPtr root = computed(*impl.alias());

@@ -18,8 +18,10 @@ class Mark {
   // Of what the live tensors of the device wait for.
   static std::shared_ptr<Mark> of_device(int device) {
     std::vector<client::DataPtr> open;
+    open.reserve(room_for_aliases());
     for_each_alias([&](Alias& a) {
-      if (a.data && device_index(a.device) == device) open.push_back(a.data);
+      bool ours = a.data && device_index(a.device) == device;
+      if (ours && open.size() < open.capacity()) open.push_back(a.data);
     });
     auto mark = std::make_shared<Mark>();
     std::erase_if(open, [](const client::DataPtr& d) { return d->ready(); });

@@ -96,15 +96,6 @@ Value node_of(Alias& a, const client::DataPtr& data) {
   return a.data == data ? a.value : Value();
 }
 
-// The bytes of a dense CPU tensor as a buffer.
-client::DataPtr send(const at::Tensor& host, ir::Type type, int device) {
-  auto owner = std::make_shared<at::Tensor>(host);
-  const void* bytes = host.const_data_ptr();
-  GilRelease no_gil;
-  client::check_not_forked();
-  return client::client().transfer_to_device({bytes, type, std::move(owner)}, device);
-}
-
 void upload(Alias& a, at::Tensor host) {
   client::DataPtr data = send(host, a.type, device_index(a.device));
   constexpr size_t kMost = 4 << 20;
@@ -170,6 +161,14 @@ Old replace_locked(Alias& a, Value v) {
 }
 
 }  // namespace
+
+client::DataPtr send(const at::Tensor& host, ir::Type type, int device) {
+  auto owner = std::make_shared<at::Tensor>(host);
+  const void* bytes = host.const_data_ptr();
+  GilRelease no_gil;
+  client::check_not_forked();
+  return client::client().transfer_to_device({bytes, type, std::move(owner)}, device);
+}
 
 void SpinLock::lock() {
   for (int spins = 0; flag_.test_and_set(std::memory_order_acquire); ++spins)

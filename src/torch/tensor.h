@@ -215,6 +215,8 @@ at::Tensor make_device_tensor(client::DataPtr data, std::span<const int64_t> str
 client::DataPtr take_data(Alias& a, const client::DataPtr& buffer);
 // Puts it back, unless the alias was written meanwhile.
 void give_back_data(Alias& a, client::DataPtr data);
+// The bytes of a dense CPU tensor as a buffer that may go on using them: nobody may change them.
+client::DataPtr send(const at::Tensor& host, ir::Type type, int device);
 // Uploads an alias in state host.
 void upload_host(Alias& a);
 // The leaf that stands for the buffer of an alias in state device.

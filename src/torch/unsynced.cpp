@@ -18,7 +18,7 @@ std::atomic<bool> g_synced{false}, g_told{false};
 
 std::vector<ir::Value> pending() {
   std::vector<ir::Value> roots;
-  roots.reserve(live_aliases() + 64);  // for_each_alias holds a spin lock: little may happen in it
+  roots.reserve(room_for_aliases());
   for_each_alias([&](Alias& a) {
     if (a.pending() && roots.size() < roots.capacity()) roots.push_back(a.value);
   });

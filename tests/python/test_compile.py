@@ -377,3 +377,13 @@ def test_training_compiled_equals_training_uncompiled(dropout):
     assert ours[0] == pytest.approx(plain[0], rel=1e-9)
     for a, b in zip((*plain[1], plain[2]), (*ours[1], ours[2]), strict=True):
         assert torch.allclose(a, b, rtol=1e-6, atol=1e-9)
+
+
+def test_a_cpu_argument_may_be_changed_once_the_call_has_returned():
+    f = compiled(lambda x, y: (x.to(D), y + 1))
+    y = torch.ones(3).to(D)
+    for _ in range(2):
+        x = torch.zeros(512, 512)
+        moved, _ = f(x, y)
+        x.add_(1)
+        assert moved.sum().item() == 0
