@@ -151,6 +151,7 @@ set(TP_TORCH
     src/torch/random.cpp
     src/torch/recorder.cpp
     src/torch/register.cpp
+    src/torch/replayed.cpp
     src/torch/results.cpp
     src/torch/runtime.cpp
     src/torch/schema.cpp

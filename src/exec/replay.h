@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "exec/executor.h"
@@ -18,9 +19,18 @@ namespace tp::exec {
 // What the leaves of a recording stand for; others are constants of it.
 struct LeafRoles {
   std::unordered_map<const ir::Node*, uint32_t> arguments;  // leaf -> number of the argument
-  std::unordered_map<const ir::Node*, bool> seeds;          // a generator's seed
+  std::unordered_set<const ir::Node*> seeds;                // a generator's seed
   std::unordered_map<const ir::Node*, int64_t> offsets;     // its offset: draws since the first
   int64_t draws = 0;                                        // of a whole call
+  std::vector<ir::NodePtr> drawn;                           // keeps seeds and offsets alive
+
+  // A random op took these number leaves, `since` draws after the first.
+  void drew(const ir::NodePtr& seed, const ir::NodePtr& offset, int64_t since) {
+    seeds.insert(seed.get());
+    offsets[offset.get()] = since;
+    drawn.push_back(seed);
+    drawn.push_back(offset);
+  }
 };
 
 class Replay {

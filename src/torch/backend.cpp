@@ -6,8 +6,6 @@
 #include <atomic>
 
 #include "base/flags.h"
-#include "base/forks.h"
-#include "base/lru.h"
 #include "base/text.h"
 #include "client/registry.h"
 #include "torch/autograd_threads.h"
@@ -117,11 +115,9 @@ int exchange_device(int index) {
 namespace {
 
 void boxed_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  try {
-    if (!record_host_op(op, stack)) cpu_fallback(op, stack);
-  } catch (const Error& e) {
-    rethrow(e, display(op.operator_name()));
-  }
+  bool recorded = converting([&] { return record_host_op(op, stack); },
+                             [&] { return display(op.operator_name()); });
+  if (!recorded) cpu_fallback(op, stack);
 }
 
 std::vector<torch::Library>& libraries() {

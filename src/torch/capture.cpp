@@ -22,11 +22,6 @@ std::atomic<Capture*> g_capture{nullptr};
 
 namespace {
 
-WeakAlias weak(Alias& a) {
-  c10::raw::weak_intrusive_ptr::incref(&a);
-  return WeakAlias::reclaim(&a);
-}
-
 // Who was there before the step, by the leaf that stands for its buffer.
 struct Known {
   ir::NodePtr leaf;
@@ -54,12 +49,8 @@ Capture::Capture(std::vector<at::Tensor> arguments)
   if (arguments_.empty())
     device_ = c10::Device(c10::kXLA, static_cast<c10::DeviceIndex>(current_device()));
   sync_all();
-  std::vector<AliasPtr> live;
-  for_each_alias([&](Alias& a) {
-    if (a.device == device_ && !a.traced) live.push_back(weak(a).lock());
-  });
-  for (const AliasPtr& a : live) {
-    if (!a) continue;
+  for (const AliasPtr& a :
+       aliases_where([&](const Alias& x) { return x.device == device_ && !x.traced; })) {
     computed(*a);
     Known k{leaf_of(*a), WeakAlias(a), a->id};
     before_->by_leaf[k.leaf.get()] = before_->all.size();
@@ -81,10 +72,7 @@ void Capture::end() {
 
 void Capture::drew(const ir::NodePtr& seed, const ir::NodePtr& offset, int64_t at) {
   std::lock_guard lock(mu_);
-  roles_.seeds[seed.get()] = true;
-  roles_.offsets[offset.get()] = at - first_offset_;
-  drawn_.push_back(seed);
-  drawn_.push_back(offset);
+  roles_.drew(seed, offset, at - first_offset_);
 }
 
 namespace {
@@ -144,17 +132,18 @@ void Capture::keep_results(const Synced& synced, const std::vector<at::Tensor>& 
   to.layouts_.resize(synced.ids.size());
   std::vector<bool> returned(synced.ids.size());
   for (const at::Tensor& t : outputs) {
-    Captured::Output& out = to.outputs_.emplace_back();
+    OutputRecipe& out = to.outputs_.emplace_back();
     Impl* impl = t.defined() ? impl_or_null(t) : nullptr;
     auto it = impl ? value_of_new.find(impl->alias()->id) : value_of_new.end();
     if (it == value_of_new.end()) {
+      out.kind = OutputRecipe::Kind::kConstant;
       out.constant = t;
       continue;
     }
     const Alias& a = *impl->alias();
     returned[it->second] = true;
-    out.made = true;
-    out.value = it->second;
+    out.kind = OutputRecipe::Kind::kRoot;
+    out.at = it->second;
     out.same = impl->whole();
     out.sizes = dims_of(t.sizes());
     out.strides = dims_of(t.strides());
@@ -162,11 +151,12 @@ void Capture::keep_results(const Synced& synced, const std::vector<at::Tensor>& 
     out.dtype = t.scalar_type();
     if (a.strides) to.layouts_[it->second] = std::make_unique<Dims>(*a.strides);
   }
-  for_each_alias([&](Alias& a) {
+  auto updated = [&](const Alias& a) {
     auto it = value_of.find(a.id);
-    if (it != value_of.end() && !returned[it->second])
-      to.updates_.emplace_back(weak(a), it->second);
-  });
+    return it != value_of.end() && !returned[it->second];
+  };
+  for (const AliasPtr& a : aliases_where(updated))
+    to.updates_.emplace_back(WeakAlias(a), value_of.at(a->id));
 }
 
 std::shared_ptr<Captured> Capture::finish(const std::vector<at::Tensor>& outputs) {
@@ -221,7 +211,7 @@ std::vector<at::Tensor> Captured::run(const std::vector<at::Tensor>& arguments) 
     fail(Code::kValue,
          cat("a captured step takes ", types_.size(), " tensors, got ", arguments.size()));
   std::vector<AliasPtr> aliases;
-  std::vector<DataPtr> buffers, values;
+  std::vector<DataPtr> buffers;
   for (const State& s : states_) aliases.push_back(alive(s.alias, s.type));
   for (size_t i = 0; i < arguments.size(); ++i) {
     Impl& impl = impl_of(arguments[i]);
@@ -235,15 +225,7 @@ std::vector<at::Tensor> Captured::run(const std::vector<at::Tensor>& arguments) 
   for (const AliasPtr& a : aliases) buffers.push_back(computed(*a));
   Lent lent(buffers.size());
   for (uint32_t i : replay_->donors()) lent.take(i, aliases[i], buffers[i]);
-  auto [seed, offset] = take_random(replay_->draws());
-  {
-    GilRelease no_gil;
-    values = replay_->run({.arguments = buffers,
-                           .may_donate = lent.may_donate(),
-                           .seed = seed,
-                           .offset = offset,
-                           .where = "a captured step"});
-  }
+  std::vector<DataPtr> values = launch(*replay_, buffers, lent, "a captured step");
   for (const auto& [alias, value] : updates_) {
     AliasPtr a = alias.lock();
     if (!a) continue;
@@ -254,22 +236,10 @@ std::vector<at::Tensor> Captured::run(const std::vector<at::Tensor>& arguments) 
 }
 
 std::vector<at::Tensor> Captured::results(const std::vector<DataPtr>& values) const {
-  std::vector<at::Tensor> bases(values.size()), out;
-  for (const Output& r : outputs_) {
-    if (!r.made) {
-      out.push_back(r.constant);
-      continue;
-    }
-    at::Tensor& base = bases[r.value];
-    const auto& layout = layouts_[r.value];
-    if (!base.defined())
-      base = make_device_tensor(
-          values[r.value], layout ? std::span<const int64_t>(*layout) : std::span<const int64_t>(),
-          device_);
-    out.push_back(r.same ? base
-                         : make_view(impl_of(base), ref_of(r.sizes), ref_of(r.strides), r.offset,
-                                     caffe2::TypeMeta::fromScalarType(r.dtype)));
-  }
+  Roots roots(values, layouts_, device_);
+  std::vector<at::Tensor> out;
+  for (const OutputRecipe& r : outputs_)
+    out.push_back(r.kind == OutputRecipe::Kind::kRoot ? roots.tensor(r) : r.constant);
   return out;
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "exec/replay.h"
+#include "torch/replayed.h"
 #include "torch/runtime.h"
 #include "torch/tensor.h"
 
@@ -26,15 +27,6 @@ extern std::atomic<Capture*> g_capture;
 // A captured step. Thread-safe; callers hold the GIL.
 class Captured {
  public:
-  struct Output {
-    bool made = false;    // over `value` of the replay; else
-    at::Tensor constant;  // a tensor that outlives the step, updated or not
-    uint32_t value = 0;
-    bool same = false;  // all of its memory; else the window below
-    Dims sizes, strides;
-    int64_t offset = 0;
-    at::ScalarType dtype = at::kFloat;
-  };
   Captured() = default;
   // Runs the program. An error, naming what changed, where a tensor of the step is gone or an
   // argument has another type.
@@ -59,8 +51,9 @@ class Captured {
   std::vector<State> states_;    // the first arguments of the replay; the step's come behind them
   std::vector<ir::Type> types_;  // of the step's arguments
   std::vector<std::pair<c10::weak_intrusive_ptr<Alias>, uint32_t>> updates_;  // alias, its value
-  std::vector<Output> outputs_;
-  std::vector<std::unique_ptr<Dims>> layouts_;  // by value
+  // Roots, and tensors that outlive the step, updated or not.
+  std::vector<OutputRecipe> outputs_;
+  Layouts layouts_;
   c10::Device device_{c10::kXLA, 0};
 };
 
@@ -83,9 +76,8 @@ class Capture {
   void keep_numbers(const exec::Plan& plan, Captured& to) const;
   void keep_results(const Synced& synced, const std::vector<at::Tensor>& outputs, Captured& to);
 
-  std::mutex mu_;  // guards roles_ and drawn_
+  std::mutex mu_;  // guards roles_
   exec::LeafRoles roles_;
-  std::vector<ir::NodePtr> drawn_;
   std::vector<at::Tensor> arguments_;
   std::unique_ptr<Before> before_;  // the tensors that were there
   int64_t first_offset_ = 0;

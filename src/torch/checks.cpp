@@ -16,23 +16,22 @@ size_t count_devices() {
   return client::client().devices().size();
 }
 
+void look_for_device(int index) {
+  size_t count = count_devices();
+  if (static_cast<size_t>(index) < count) return;
+  std::string platform = client::client().platform();
+  fail(Code::kRuntime,
+       cat("device xla:", index, " does not exist: the ", platform, " client has ", count,
+           count == 1 ? " device, xla:0" : cat(" devices, xla:0 to xla:", count - 1)),
+       platform == "cpu" ? cat("set TORCH_PJRT_CPU_DEVICES=", index + 1,
+                               " before the import, or use a device that exists")
+                         : std::string("use a device that exists (torch_pjrt.devices())"));
+}
+
 }  // namespace
 
 void check_device_index(int index) {
-  try {
-    size_t count = count_devices();
-    if (static_cast<size_t>(index) < count) return;
-    std::string platform = client::client().platform();
-    fail(Code::kRuntime,
-         cat("device xla:", index, " does not exist: the ", platform, " client has ", count,
-             count == 1 ? " device, xla:0" : cat(" devices, xla:0 to xla:", count - 1)),
-         platform == "cpu" ? cat("set TORCH_PJRT_CPU_DEVICES=", index + 1,
-                                 " before the import, or "
-                                 "use a device that exists")
-                           : std::string("use a device that exists (torch_pjrt.devices())"));
-  } catch (const Error& e) {
-    rethrow(e, {});
-  }
+  converting([&] { look_for_device(index); }, [] { return std::string(); });
 }
 
 c10::Device checked_device(std::optional<c10::Device> d) {

@@ -31,11 +31,8 @@ struct Converting;
 template <auto f, class R, class... A>
 struct Converting<f, R (*)(A...)> {
   static R call(A... args) {
-    try {
-      return f(std::forward<A>(args)...);
-    } catch (const Error& e) {
-      rethrow(e, {});
-    }
+    return converting([&]() -> R { return f(std::forward<A>(args)...); },
+                      [] { return std::string(); });
   }
 };
 #define TP_FN(f) TORCH_FN((::tp::torch_room::Converting<&f>::call))

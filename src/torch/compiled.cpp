@@ -8,7 +8,6 @@
 #include "probe/probe.h"
 #include "torch/errors.h"
 #include "torch/lent.h"
-#include "torch/random.h"
 #include "torch/runtime.h"
 #include "torch/trace.h"
 
@@ -34,11 +33,6 @@ DataPtr buffer_of(const at::Tensor& t, const ArgumentSpec& spec, int device) {
   GilRelease no_gil;
   exec::PlanPtr plan = executor().plan(std::move(request));
   return executor().sync(plan).outputs[0];
-}
-
-at::Tensor as_strided(const at::Tensor& base, const OutputRecipe& r, int64_t offset) {
-  return make_view(impl_of(base), ref_of(r.sizes), ref_of(r.strides), offset,
-                   caffe2::TypeMeta::fromScalarType(r.dtype));
 }
 
 bool same_strides(const at::Tensor& t, const ArgumentSpec& spec) {
@@ -70,7 +64,8 @@ std::string Compiled::key() const {
 std::vector<at::Tensor> Compiled::results(const std::vector<at::Tensor>& arguments,
                                           const std::vector<DataPtr>& values) const {
   using Kind = OutputRecipe::Kind;
-  std::vector<at::Tensor> bases(values.size()), out;
+  Roots roots(values, recipe_.layouts, recipe_.device);
+  std::vector<at::Tensor> out;
   for (const OutputRecipe& r : recipe_.outputs) {
     if (r.kind == Kind::kNone) {
       out.emplace_back();
@@ -82,14 +77,7 @@ std::vector<at::Tensor> Compiled::results(const std::vector<at::Tensor>& argumen
       const at::Tensor& base = arguments[r.at];
       out.push_back(as_strided(base, r, base.storage_offset() + r.offset));
     } else {
-      at::Tensor& base = bases[r.at];
-      if (!base.defined()) {
-        const auto& layout = recipe_.layouts[r.at];
-        base = make_device_tensor(
-            values[r.at], layout ? std::span<const int64_t>(*layout) : std::span<const int64_t>(),
-            recipe_.device);
-      }
-      out.push_back(r.same ? base : as_strided(base, r, r.offset));
+      out.push_back(roots.tensor(r));
     }
   }
   return out;
@@ -101,7 +89,7 @@ std::vector<at::Tensor> Compiled::call(std::vector<at::Tensor> arguments) const 
   return guarded(
       [&] {
         int device = device_index(recipe_.device);
-        std::vector<DataPtr> buffers, values;
+        std::vector<DataPtr> buffers;
         for (size_t i = 0; i < arguments.size(); ++i)
           buffers.push_back(buffer_of(arguments[i], recipe_.arguments[i], device));
         Lent lent(arguments.size());
@@ -110,15 +98,7 @@ std::vector<at::Tensor> Compiled::call(std::vector<at::Tensor> arguments) const 
           Impl& impl = impl_of(arguments[i]);
           if (impl.whole()) lent.take(i, alias_ptr(impl), buffers[i]);
         }
-        auto [seed, offset] = take_random(replay_->draws());
-        {
-          GilRelease no_gil;
-          values = replay_->run({.arguments = buffers,
-                                 .may_donate = lent.may_donate(),
-                                 .seed = seed,
-                                 .offset = offset,
-                                 .where = recipe_.name});
-        }
+        std::vector<DataPtr> values = launch(*replay_, buffers, lent, recipe_.name);
         for (auto [argument, value] : recipe_.updates) {
           const at::Tensor& t = arguments[argument];
           if (recipe_.arguments[argument].cpu) {

@@ -286,9 +286,7 @@ c10::IValue result_of(const HostCall& c, const c10::Argument& r, const c10::IVal
   fail(Code::kRuntime, cat(c.name, ": its schema names no argument for a result that it writes"));
 }
 
-}  // namespace
-
-void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
+void run_on_cpu(const c10::OperatorHandle& op, Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   size_t n = schema.arguments().size();
   HostCall c{.op = op,
@@ -311,6 +309,12 @@ void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
   stack->resize(stack->size() - n);
   for (size_t i = 0; i < schema.returns().size(); ++i)
     stack->push_back(result_of(c, schema.returns()[i], results[i]));
+}
+
+}  // namespace
+
+void cpu_fallback(const c10::OperatorHandle& op, Stack* stack) {
+  converting([&] { run_on_cpu(op, stack); }, [&] { return display(op.operator_name()); });
 }
 
 }  // namespace tp::torch_room

@@ -18,6 +18,16 @@ std::string user_frame();
 // Throws the c10 exception whose Python type matches e.code().
 [[noreturn]] void rethrow(const Error& e, const std::string& context);
 
+// Gives f()'s result; turns Error into its c10 exception with `context()`.
+template <class F, class C>
+decltype(auto) converting(F&& f, C&& context) {
+  try {
+    return f();
+  } catch (const Error& e) {
+    rethrow(e, context());
+  }
+}
+
 // Runs f, an op (see OpScope); turns Error into its c10 exception and adds `context()` (op and
 // operands) and the user's line to both.
 template <class F, class C>

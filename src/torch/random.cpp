@@ -50,8 +50,9 @@ class Generator final : public c10::GeneratorImpl {
     std::memcpy(bytes + 8, &offset_, 8);
     return t.getIntrusivePtr();
   }
-  std::pair<int64_t, int64_t> next() {
-    return {static_cast<int64_t>(seed_), static_cast<int64_t>(offset_++)};
+  std::pair<int64_t, int64_t> take(int64_t draws) {
+    uint64_t first = std::exchange(offset_, offset_ + static_cast<uint64_t>(draws));
+    return {static_cast<int64_t>(seed_), static_cast<int64_t>(first)};
   }
 
  private:
@@ -90,10 +91,7 @@ void set_random_offset(uint64_t offset) {
 std::pair<int64_t, int64_t> take_random(int64_t draws) {
   at::Generator g = default_generator();
   std::lock_guard lock(g.mutex());
-  auto* ours = g.get<Generator>();
-  uint64_t offset = ours->get_offset();
-  ours->set_offset(offset + static_cast<uint64_t>(draws));
-  return {static_cast<int64_t>(ours->current_seed()), static_cast<int64_t>(offset)};
+  return g.get<Generator>()->take(draws);
 }
 
 std::pair<int64_t, int64_t> next_random(const std::optional<at::Generator>& g) {
@@ -107,7 +105,7 @@ std::pair<int64_t, int64_t> next_random(const std::optional<at::Generator>& g) {
       [[unlikely]]
     t_trace->refuse("it draws from a generator of its own");
   std::lock_guard lock(use.mutex());
-  return use.get<Generator>()->next();
+  return use.get<Generator>()->take(1);
 }
 
 }  // namespace tp::torch_room

@@ -60,15 +60,6 @@ void make_typed(const OpInfo& op, Stack& stack, size_t args) {
   }
 }
 
-// As the boxed fallback does it: errors of the core become PyTorch's.
-void fall_back(const c10::OperatorHandle& op, Stack* stack) {
-  try {
-    cpu_fallback(op, stack);
-  } catch (const Error& e) {
-    rethrow(e, display(op.operator_name()));
-  }
-}
-
 enum class Indices : uint8_t { kNone, kRead, kWrite };
 
 class Kernel final : public c10::OperatorKernel {
@@ -81,7 +72,7 @@ class Kernel final : public c10::OperatorKernel {
     size_t args = op.schema().arguments().size();
     if (takes_indices_) make_typed(*form_.op, *stack, args);
     if (indices_ != Indices::kNone && needs_cpu(*stack, args, indices_ == Indices::kWrite))
-      return fall_back(op, stack);
+      return cpu_fallback(op, stack);
     auto record = [&] { record_boxed(form_, op.schema(), stack); };
     if (around_) [[unlikely]]
       return around_(*stack, args, record);

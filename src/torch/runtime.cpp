@@ -21,6 +21,7 @@
 #include "probe/hold.h"
 #include "probe/probe.h"
 #include "torch/census.h"
+#include "torch/checks.h"
 #include "torch/cuts.h"
 #include "torch/errors.h"
 #include "torch/trace.h"
@@ -316,11 +317,7 @@ void check_computed(const Alias& a, uint64_t version) {
   if (a.traced)
     fail(Code::kRuntime, "this tensor was made while a function was traced: it has no value",
          "return it from the traced function");
-  if (int d = device_index(a.device), n = device_count(); d >= n)
-    fail(Code::kRuntime,
-         cat("device xla:", d, " does not exist: the plugin has ", n,
-             n == 1 ? " device" : " devices"),
-         "torch.xla.device_count() tells how many there are");
+  check_device(device_index(a.device));
   check(false, "a sync computes what is pending");
 }
 

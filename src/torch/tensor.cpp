@@ -143,11 +143,12 @@ struct Old {
   client::DataPtr data;
   at::Tensor host, uploaded;
   std::vector<std::pair<Hash128, Value>> gathers;
+  ir::NodePtr birth;
 };
 
 Old replace_locked(Alias& a, Value v) {
-  Old old{std::move(a.value), std::move(a.data), std::move(a.host), std::move(a.uploaded),
-          std::move(a.gathers)};
+  Old old{std::move(a.value),    std::move(a.data),    std::move(a.host),
+          std::move(a.uploaded), std::move(a.gathers), ir::NodePtr()};
   if (old.data) a.was = old.data.get();
   a.value = std::move(v);
   a.data = nullptr;
@@ -157,6 +158,13 @@ Old replace_locked(Alias& a, Value v) {
   a.gathers.clear();
   a.raised = false;
   ++a.version;
+  return old;
+}
+
+// For a root value that is no node: it is not the alias's initial one either.
+Old empty_locked(Alias& a) {
+  Old old = replace_locked(a, Value());
+  old.birth = std::exchange(a.birth, ir::NodePtr());
   return old;
 }
 
@@ -222,6 +230,18 @@ void Alias::release_resources() {
 void for_each_alias(const std::function<void(Alias&)>& f) {
   std::lock_guard lock(state_lock());
   for (Alias* a = g_arena.first; a; a = a->next) f(*a);
+}
+
+std::vector<AliasPtr> aliases_where(const std::function<bool(const Alias&)>& wanted) {
+  std::vector<AliasPtr> found;
+  found.reserve(room_for_aliases());
+  for_each_alias([&](Alias& a) {
+    if (found.size() == found.capacity() || !wanted(a)) return;
+    c10::raw::weak_intrusive_ptr::incref(&a);
+    AliasPtr alive = c10::weak_intrusive_ptr<Alias>::reclaim(&a).lock();
+    if (alive) found.push_back(std::move(alive));
+  });
+  return found;
 }
 
 size_t live_aliases() {
@@ -454,11 +474,8 @@ void write_host(Impl& t, at::Tensor host) {
     return write(t, {ir::Node::make_data(type, std::move(data)), 0});
   }
   Old old;
-  ir::NodePtr old_birth;
   std::lock_guard lock(state_lock());
-  old = replace_locked(a, Value());
-  old_birth = std::move(a.birth);
-  a.birth = ir::NodePtr();
+  old = empty_locked(a);
   a.host = std::move(host);
 }
 
@@ -508,11 +525,8 @@ void write_data(Impl& t, client::DataPtr data) {
 
 void replace_data(Alias& a, client::DataPtr data) {
   Old old;
-  ir::NodePtr old_birth;
   std::lock_guard lock(state_lock());
-  old = replace_locked(a, Value());
-  old_birth = std::move(a.birth);
-  a.birth = ir::NodePtr();
+  old = empty_locked(a);
   a.data = std::move(data);
   a.was = nullptr;
 }

@@ -236,6 +236,8 @@ ir::Value fill_value(const ir::Scalar& s, ir::Type type);
 // Runs f on each live alias in creation order, under state_lock(); f must not drop references.
 void for_each_alias(const std::function<void(Alias&)>& f);
 size_t live_aliases();
+// Those that `wanted` chooses under state_lock(), kept alive; without those that are dying.
+std::vector<AliasPtr> aliases_where(const std::function<bool(const Alias&)>& wanted);
 // Room for what a walk gathers, since it may not allocate: of what other threads make meanwhile,
 // more than that is left out.
 inline size_t room_for_aliases() { return live_aliases() + 64; }

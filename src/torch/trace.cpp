@@ -75,10 +75,7 @@ void Trace::end() {
 }
 
 void Trace::drew(const ir::NodePtr& seed, const ir::NodePtr& offset, int64_t at) {
-  roles_.seeds[seed.get()] = true;
-  roles_.offsets[offset.get()] = at - first_offset_;
-  drawn_.push_back(seed);
-  drawn_.push_back(offset);
+  roles_.drew(seed, offset, at - first_offset_);
 }
 
 void Trace::refuse(std::string why) {

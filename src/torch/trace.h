@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "exec/replay.h"
+#include "torch/replayed.h"
 #include "torch/tensor.h"
 
 namespace tp::torch_room {
@@ -34,30 +35,13 @@ struct ArgumentSpec {
   bool cpu = false;  // a CPU tensor, uploaded at each call
 };
 
-// How a call makes one of its results.
-struct OutputRecipe {
-  enum class Kind : uint8_t {
-    kNone,
-    kArgument,  // argument `at` itself
-    kViewOfArgument,
-    kRoot,     // over the replay's value `at`; recipes with one `at` share memory
-    kConstant  // `constant` itself
-  } kind = Kind::kNone;
-  uint32_t at = 0;
-  bool same = false;  // of a root: its memory's own sizes and strides; else the window below
-  Dims sizes, strides;
-  int64_t offset = 0;
-  at::ScalarType dtype = at::kFloat;
-  at::Tensor constant = {};
-};
-
 class Compiled {
  public:
   struct Recipe {
     std::vector<ArgumentSpec> arguments;
     std::vector<std::pair<uint32_t, uint32_t>> updates;  // argument, the value that it ends with
     std::vector<OutputRecipe> outputs;
-    std::vector<std::unique_ptr<Dims>> layouts;  // by value: strides of its memory; null: row-major
+    Layouts layouts;
     c10::Device device{c10::kXLA, 0};
     std::string name;  // for messages
   };
@@ -113,7 +97,6 @@ class Trace {
   std::vector<at::Tensor> stand_ins_;
   std::vector<ir::NodePtr> leaves_;  // of the stand-ins
   std::vector<AliasPtr> aliases_;
-  std::vector<ir::NodePtr> drawn_;  // keeps the keys of `roles_` alive
   exec::LeafRoles roles_;
   int64_t first_offset_ = 0;
 };

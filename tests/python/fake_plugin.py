@@ -38,6 +38,18 @@ def fake_env(fake: str) -> dict[str, str]:
     return {"TORCH_PJRT_PLUGIN": f"FAKE:{fake}", "PJRT_DEVICE": "FAKE", "FAKE": fake}
 
 
+# `ticks` grows while other threads get Python's lock.
+TICKING = """
+import threading, time
+ticks = 0
+def tick():
+    global ticks
+    while True:
+        time.sleep(0.005)
+        ticks += 1
+threading.Thread(target=tick, daemon=True).start()
+"""
+
 PRELUDE = """
 import ctypes, os, torch, torch_pjrt
 plugin = ctypes.CDLL(os.environ["FAKE"])

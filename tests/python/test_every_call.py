@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from fake_plugin import PRELUDE, ROOT, fake_env
+from fake_plugin import PRELUDE, ROOT, TICKING, fake_env
 
 CALLS = re.findall(r"WRAP\((PJRT_\w+)\)", Path(ROOT, "tests/fakeplugin/faults.cpp").read_text())
 CALLS = sorted({c for c in CALLS if "Plugin_" not in c and "Client_Create" not in c})
@@ -20,14 +20,7 @@ PROGRAM = ("PJRT_Client_Compile", "PJRT_LoadedExecutable_Execute")
 LOUD = (*PROGRAM, "PJRT_Client_BufferFromHostBuffer")
 
 CODE = """
-import json, threading, time
-ticks = 0
-def tick():
-    global ticks
-    while True:
-        time.sleep(0.005)
-        ticks += 1
-threading.Thread(target=tick, daemon=True).start()
+import json
 
 def tell(f):
     try:
@@ -87,7 +80,7 @@ def seen(request, fake, run_python):
     """What each (call, value) led to."""
     env = {"TORCH_PJRT_FAKE_OFF_HOST": "1"} if request.param == "accelerator" else {}
     done = run_python(
-        code=PRELUDE + CODE,
+        code=PRELUDE + TICKING + CODE,
         CALLS=json.dumps(CALLS),
         VALUES=json.dumps(VALUES),
         TIMES=json.dumps(TIMES),

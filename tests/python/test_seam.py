@@ -1,16 +1,9 @@
 """No crossing to the plugin holds Python's lock (docs/seam.md)."""
 
 import pytest
+from fake_plugin import TICKING
 
 CODE = """
-import threading, time
-ticks = 0
-def tick():
-    global ticks
-    while True:
-        time.sleep(0.005)
-        ticks += 1
-threading.Thread(target=tick, daemon=True).start()
 x, z = torch.arange(4.0).to("xla"), torch.zeros(4).to("xla")
 z.add_(1)
 script("PJRT_Client_BufferFromHostBuffer:1=HANG 400")
@@ -31,4 +24,4 @@ CROSSINGS = {
 
 @pytest.mark.parametrize("crossing", CROSSINGS.values(), ids=CROSSINGS.keys())
 def test_other_threads_go_on_during(crossing, run_fake):
-    run_fake(CODE.replace("CROSSING", crossing))
+    run_fake(TICKING + CODE.replace("CROSSING", crossing))
