@@ -7,67 +7,67 @@ set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp
 set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp src/hlo/lineage.cpp)
 set(TP_SHARD)
 set(TP_OPS
-    src/ops/activation.cpp
-    src/ops/amp.cpp
-    src/ops/args.cpp
-    src/ops/axis.cpp
-    src/ops/batch_norm.cpp
-    src/ops/compare.cpp
-    src/ops/complex_functions.cpp
-    src/ops/conv.cpp
-    src/ops/conv_shape.cpp
-    src/ops/creation.cpp
-    src/ops/ctc.cpp
-    src/ops/elementwise_binary.cpp
-    src/ops/elementwise_ternary.cpp
-    src/ops/elementwise_unary.cpp
-    src/ops/distance.cpp
-    src/ops/embedding.cpp
-    src/ops/fft.cpp
-    src/ops/grid_sample.cpp
-    src/ops/helpers.cpp
-    src/ops/host.cpp
-    src/ops/index.cpp
-    src/ops/index_put.cpp
-    src/ops/indexing.cpp
-    src/ops/kernel_dtypes.cpp
-    src/ops/linalg.cpp
-    src/ops/optim.cpp
-    src/ops/out_dtypes.cpp
-    src/ops/loss.cpp
-    src/ops/matmul.cpp
-    src/ops/grouped_mm.cpp
-    src/ops/norm.cpp
-    src/ops/numbers.cpp
-    src/ops/pad.cpp
-    src/ops/pool.cpp
-    src/ops/pool_avg.cpp
-    src/ops/pool_fractional.cpp
-    src/ops/pool_max.cpp
-    src/ops/pool_types.cpp
-    src/ops/random.cpp
-    src/ops/random_bits.cpp
-    src/ops/random_reject.cpp
-    src/ops/reduction.cpp
-    src/ops/reduction_index.cpp
-    src/ops/scan.cpp
-    src/ops/scatter.cpp
-    src/ops/search.cpp
-    src/ops/shape.cpp
-    src/ops/softmax.cpp
-    src/ops/sort.cpp
-    src/ops/special_bessel.cpp
-    src/ops/special_erf.cpp
-    src/ops/special_gamma.cpp
-    src/ops/special_polynomial.cpp
-    src/ops/strided_view.cpp
-    src/ops/table.cpp
-    src/ops/upsample.cpp
-    src/ops/view.cpp
-    src/ops/view_copy.cpp
-    src/ops/view_dtype.cpp
-    src/ops/view_plan.cpp
-    src/ops/view_starts.cpp)
+    src/ops/elementwise/activation.cpp
+    src/ops/optim/amp.cpp
+    src/ops/core/args.cpp
+    src/ops/reduce/axis.cpp
+    src/ops/nn/batch_norm.cpp
+    src/ops/elementwise/compare.cpp
+    src/ops/elementwise/complex_functions.cpp
+    src/ops/nn/conv.cpp
+    src/ops/nn/conv_shape.cpp
+    src/ops/random/creation.cpp
+    src/ops/nn/ctc.cpp
+    src/ops/elementwise/elementwise_binary.cpp
+    src/ops/elementwise/elementwise_ternary.cpp
+    src/ops/elementwise/elementwise_unary.cpp
+    src/ops/linalg/distance.cpp
+    src/ops/nn/embedding.cpp
+    src/ops/linalg/fft.cpp
+    src/ops/nn/grid_sample.cpp
+    src/ops/core/helpers.cpp
+    src/ops/host/host.cpp
+    src/ops/index/index.cpp
+    src/ops/index/index_put.cpp
+    src/ops/index/indexing.cpp
+    src/ops/core/kernel_dtypes.cpp
+    src/ops/linalg/linalg.cpp
+    src/ops/optim/optim.cpp
+    src/ops/core/out_dtypes.cpp
+    src/ops/nn/loss.cpp
+    src/ops/linalg/matmul.cpp
+    src/ops/linalg/grouped_mm.cpp
+    src/ops/nn/norm.cpp
+    src/ops/core/numbers.cpp
+    src/ops/nn/pad.cpp
+    src/ops/nn/pool.cpp
+    src/ops/nn/pool_avg.cpp
+    src/ops/nn/pool_fractional.cpp
+    src/ops/nn/pool_max.cpp
+    src/ops/nn/pool_types.cpp
+    src/ops/random/random.cpp
+    src/ops/random/random_bits.cpp
+    src/ops/random/random_reject.cpp
+    src/ops/reduce/reduction.cpp
+    src/ops/reduce/reduction_index.cpp
+    src/ops/reduce/scan.cpp
+    src/ops/index/scatter.cpp
+    src/ops/index/search.cpp
+    src/ops/view/shape.cpp
+    src/ops/reduce/softmax.cpp
+    src/ops/reduce/sort.cpp
+    src/ops/special/special_bessel.cpp
+    src/ops/special/special_erf.cpp
+    src/ops/special/special_gamma.cpp
+    src/ops/special/special_polynomial.cpp
+    src/ops/view/strided_view.cpp
+    src/ops/core/table.cpp
+    src/ops/nn/upsample.cpp
+    src/ops/view/view.cpp
+    src/ops/view/view_copy.cpp
+    src/ops/view/view_dtype.cpp
+    src/ops/view/view_plan.cpp
+    src/ops/view/view_starts.cpp)
 set(TP_LOWER src/lower/lower.cpp)
 set(TP_PJRT
     src/pjrt/api.cpp
@@ -95,7 +95,7 @@ set(TP_EXEC
     src/exec/blame.cpp
     src/exec/cache_file.cpp
     src/exec/cache_folder.cpp
-    src/exec/cold.cpp
+    src/exec/miss.cpp
     src/exec/difference.cpp
     src/exec/disk_cache.cpp
     src/exec/donation.cpp

@@ -36,9 +36,11 @@ ROOT = Path(__file__).resolve().parent.parent
 def row_names() -> list[str]:
     """Overloads of the op table without "aten::", in file order, each once."""
     names: dict[str, None] = {}
-    for path in sorted((ROOT / "src" / "ops").glob("*.cpp")):
+    for path in sorted((ROOT / "src" / "ops").rglob("*.cpp")):
         for name in re.findall(r'"aten::([a-zA-Z0-9_]+(?:\.[a-zA-Z0-9_]+)?)"', path.read_text()):
             names[name] = None
+    if not names:
+        raise SystemExit("gen_meta: no op found in src/ops")
     return list(names)
 
 

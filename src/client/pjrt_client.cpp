@@ -86,7 +86,7 @@ std::vector<std::string> PjrtClient::changed_variables() const {
 
 void PjrtClient::tell_changed_variables() {
   std::vector<std::string> names = changed_variables();
-  if (names.empty() || told_changed_.exchange(true)) return;
+  if (names.empty() || reported_change_.exchange(true)) return;
   probe::say(0,
              cat(join(names, ", "), " changed after the device was started, which has no effect ",
                  "on programs; none are loaded or stored from now on\n  try: set it before the ",

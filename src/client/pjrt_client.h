@@ -69,7 +69,7 @@ class PjrtClient final : public ComputationClient {
   std::vector<DeviceInfo> devices_;
   std::vector<std::shared_ptr<Ledger>> ledgers_;  // by device; shared with the data
   Hash128 environment_;
-  std::atomic<bool> told_changed_{false};
+  std::atomic<bool> reported_change_{false};
   // All devices must see replicated launches in one order, or their collectives wait for each other
   // forever.
   std::mutex device_lock_;

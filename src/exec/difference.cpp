@@ -102,9 +102,9 @@ constexpr auto kDrop = [](const auto&, const auto&) {};
 
 void say_changed(List& out, std::string kind, std::string_view what, const std::string& before,
                  const std::string& after) {
-  bool told = !before.empty() && !after.empty() && before != after;
+  bool both = !before.empty() && !after.empty() && before != after;
   out.add(std::move(kind),
-          told ? cat(what, " went ", before, " -> ", after) : cat(what, " changed"));
+          both ? cat(what, " went ", before, " -> ", after) : cat(what, " changed"));
 }
 
 void compare_ingredients(const Sketch& known, const Sketch& now, List& out) {

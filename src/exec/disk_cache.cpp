@@ -44,7 +44,7 @@ void DiskCache::discard(const std::string& folder, const std::string& name, bool
   corrupt.add();
   if (!read_only) unlink(cat(folder, "/", name).c_str());
   probe::say(
-      told_corrupt_.exchange(true) ? 1 : 0,
+      reported_corrupt_.exchange(true) ? 1 : 0,
       cat("a stored program is not usable and is compiled again (", why, "): ", folder, "/", name));
 }
 
@@ -55,7 +55,7 @@ client::ExecutablePtr DiskCache::load_from(client::ComputationClient& client,
   auto bytes = read_cache_file(folder, name, read_only ? Touch::kNo : Touch::kYes, trust_of(place));
   if (!bytes) {
     std::string why = place.shared ? std::string() : distrust(folder, name);
-    if (!why.empty()) probe::say(told_corrupt_.exchange(true) ? 1 : 0, cat("not used: ", why));
+    if (!why.empty()) probe::say(reported_corrupt_.exchange(true) ? 1 : 0, cat("not used: ", why));
     return nullptr;
   }
   try {

@@ -42,7 +42,7 @@ class DiskCache {
   void discard(const std::string& folder, const std::string& name, bool read_only,
                std::string_view why);
   void give_up(const std::string& folder, std::string_view why);
-  std::atomic<bool> writes_{true}, told_corrupt_{false};
+  std::atomic<bool> writes_{true}, reported_corrupt_{false};
 };
 
 }  // namespace tp::exec

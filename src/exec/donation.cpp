@@ -59,7 +59,7 @@ std::vector<Donor> choose_donors(const ir::Graph& g, std::span<const Overwrite> 
   std::unordered_map<const void*, Place> at = places(g);
   std::vector<bool> taken(g.roots.size());
   for (const Overwrite& o : overwritten) {
-    auto it = at.find(o.was);
+    auto it = at.find(o.previous);
     if (it == at.end() || it->second.times != 1 || taken[o.output]) continue;
     const Place& p = it->second;
     if (!(p.leaf->types()[0] == g.roots[o.output].type())) continue;

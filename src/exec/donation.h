@@ -42,11 +42,11 @@ struct Donor {
   friend bool operator==(const Donor&, const Donor&) = default;
 };
 
-// Output `output` is the new value of a tensor that held `was`: its buffer (a client::Data), or the
-// fill node that it was born as.
+// Output `output` is the new value of a tensor that held `previous`: its buffer (a client::Data),
+// or the fill node that was its initial value.
 struct Overwrite {
   uint32_t output;
-  const void* was;
+  const void* previous;
 };
 
 // What live tensors go on holding. Two questions, because the first is cheap.

@@ -20,8 +20,9 @@ std::string& directory() {
 }
 
 void trouble(std::string_view path) {
-  static std::atomic<bool> told{false};
-  if (!told.exchange(true)) probe::say(0, cat("cannot write ", path, ": graphs are not dumped"));
+  static std::atomic<bool> reported{false};
+  if (!reported.exchange(true))
+    probe::say(0, cat("cannot write ", path, ": graphs are not dumped"));
 }
 
 void write(const std::filesystem::path& path, std::string_view bytes, bool append = false) {

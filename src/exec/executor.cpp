@@ -194,7 +194,7 @@ GraphRecord Executor::record(std::string_view key) {
 
 bool Executor::busy() {
   try {
-    return cache_.compiling() || launches_.flying();
+    return cache_.compiling() || launches_.in_flight();
   } catch (const Error&) {  // the device does not answer
     return true;
   }

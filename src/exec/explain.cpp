@@ -135,13 +135,13 @@ void Explainer::judge_locked(CompileEvent& e, const Sketch& s) {
 std::string Explainer::advice_locked(const CompileEvent& e) {
   constexpr int kPatience = 3;
   if (e.rounds.count > 1) return unsynced_text(e.rounds);
-  if (++value_of(told_, e.site) < kPatience || e.reasons.empty()) return {};
+  if (++value_of(reported_, e.site) < kPatience || e.reasons.empty()) return {};
   for (const Cure& c : kCures)
     if (c.kind == e.reasons[0].kind) return cat("\n  try: ", c.text);
   return {};
 }
 
-void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> cold) {
+void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> miss) {
   CompileEvent e{.at = epoch_seconds(),
                  .seconds = seconds,
                  .nodes = nodes,
@@ -160,11 +160,11 @@ void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Rea
     e.number = ++count_;
     loud =
         loud_locked(s.site) && (e.unexpected || (e.fresh && value_of(sites_, s.site) > kExpected));
-    if (!e.unexpected && !cold.empty()) {  // the first compile of this line here, but not at all
-      e.reasons = std::move(cold);
+    if (!e.unexpected && !miss.empty()) {  // the first compile of this line here, but not at all
+      e.reasons = std::move(miss);
       e.unexpected = true;
       e.fresh = false;
-      loud = !std::exchange(value_of(told_cold_, e.reasons[0].text), true);
+      loud = !std::exchange(value_of(reported_miss_, e.reasons[0].text), true);
     }
     if (loud) advice = advice_locked(e);
     events_.push_back(e);

@@ -21,12 +21,12 @@ struct CompileEvent {
   double at = 0;        // seconds since the epoch
   double seconds = 0;
   size_t nodes = 0, arguments = 0, outputs = 0;
-  std::string key, nearest;  // hex; nearest is empty where nothing was known
+  std::string key, nearest{};  // hex; nearest is empty where nothing was known
   std::string site;
   bool unexpected = false;  // the user's line had compiled before
   bool fresh = false;       // nothing like it was known: then it is not unexpected
   Rounds rounds{};          // steps without a sync between them
-  std::vector<Reason> reasons;
+  std::vector<Reason> reasons{};
 };
 
 using RunsPtr = std::shared_ptr<std::atomic<int64_t>>;
@@ -36,9 +36,9 @@ class Explainer {
   // Words for ingredients, for messages: "2.13.0", "cpu plugin 1.2".
   void set_versions(std::string torch, std::string ours);
   // A compile has ended; `s` has its environment in words. Says one line where it was unexpected.
-  // `cold`: why what the disk holds could not be used; told where nothing of this process explains
+  // `miss`: why what the disk holds could not be used; told where nothing of this process explains
   // it.
-  void compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> cold = {});
+  void compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> miss = {});
   // A program came from the disk cache: no compile, but something to compare with.
   void remember(Sketch s);
   // How often the program of that key ran: the caller adds to it. Forgotten where as many programs
@@ -63,11 +63,11 @@ class Explainer {
   std::mutex mu_;
   LruMap<Hash128, Sketch> known_{128};
   static constexpr size_t kSites = 4096;
-  LruMap<std::string, int> sites_{kSites};  // compiles a line
-  LruMap<std::string, int> told_{kSites};   // what was told of a line
+  LruMap<std::string, int> sites_{kSites};     // compiles a line
+  LruMap<std::string, int> reported_{kSites};  // what was told of a line
   LruMap<Hash128, RunsPtr> runs_{kKeys};
   std::deque<CompileEvent> events_;  // the newest 1,000
-  LruMap<std::string, bool> told_cold_{kSites};
+  LruMap<std::string, bool> reported_miss_{kSites};
   uint64_t count_ = 0;
   std::string torch_, ours_;
 };

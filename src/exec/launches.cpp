@@ -99,10 +99,10 @@ void Launches::add(std::vector<Value> roots, const std::vector<client::DataPtr>&
            std::move(consumed)};
   std::lock_guard lock(mu_);
   l.number = next_++;
-  flying_.push_back(std::move(l));
+  in_flight_.push_back(std::move(l));
 }
 
-// The oldest launch, in leaving_ while its end is awaited. It goes back to flying_ where that
+// The oldest launch, in leaving_ while its end is awaited. It goes back to in_flight_ where that
 // throws (Ctrl-C, or no memory to note its failure).
 class Launches::Leaving {
  public:
@@ -111,7 +111,7 @@ class Launches::Leaving {
     std::list<Launch> done;  // destroyed outside the lock: dropping a root may free device buffers
     std::lock_guard lock(of_.mu_);
     if (at_ == of_.leaving_.end()) return;
-    std::list<Launch>& to = over_ ? done : of_.flying_;
+    std::list<Launch>& to = over_ ? done : of_.in_flight_;
     auto place = std::find_if(to.begin(), to.end(),
                               [this](const Launch& l) { return l.number > at_->number; });
     to.splice(place, of_.leaving_, at_);
@@ -122,10 +122,10 @@ class Launches::Leaving {
   // Is there a launch before `before` or, where that is 0, more than `keep` or one that is over?
   bool take(size_t keep, uint64_t before) {
     std::lock_guard lock(of_.mu_);
-    if (of_.flying_.empty()) return false;
-    const Launch& first = of_.flying_.front();
-    bool due = before ? first.number < before : of_.flying_.size() > keep || first.end->ready();
-    if (due) of_.leaving_.splice(of_.leaving_.begin(), of_.flying_, of_.flying_.begin());
+    if (of_.in_flight_.empty()) return false;
+    const Launch& first = of_.in_flight_.front();
+    bool due = before ? first.number < before : of_.in_flight_.size() > keep || first.end->ready();
+    if (due) of_.leaving_.splice(of_.leaving_.begin(), of_.in_flight_, of_.in_flight_.begin());
     at_ = due ? of_.leaving_.begin() : at_;
     return due;
   }
@@ -145,7 +145,7 @@ void Launches::retire(size_t keep, uint64_t before) {
     try {
       l.launch().end->await();
     } catch (const Error& e) {
-      bury(l.launch(), e);
+      record_failure(l.launch(), e);
     }
     l.over();
   }
@@ -160,18 +160,19 @@ void Launches::wait() {
   auto any_of_mine = [end](const std::list<Launch>& in) {
     return std::any_of(in.begin(), in.end(), [end](const Launch& l) { return l.number < end; });
   };
-  while (any_of_mine(flying_) || any_of_mine(leaving_)) {
+  while (any_of_mine(in_flight_) || any_of_mine(leaving_)) {
     lock.unlock();
     retire(0, end);
     lock.lock();
-    wait_interruptibly(lock, left_, [&] { return any_of_mine(flying_) || !any_of_mine(leaving_); });
+    wait_interruptibly(lock, left_,
+                       [&] { return any_of_mine(in_flight_) || !any_of_mine(leaving_); });
   }
 }
 
-bool Launches::flying() {
+bool Launches::in_flight() {
   std::lock_guard lock(mu_);
   if (!leaving_.empty()) return true;
-  return std::any_of(flying_.begin(), flying_.end(),
+  return std::any_of(in_flight_.begin(), in_flight_.end(),
                      [](const Launch& l) { return !l.end->ready(); });
 }
 
@@ -198,7 +199,7 @@ bool Launches::is_lost(const Value& root) const {
   return false;
 }
 
-void Launches::bury(Launch& l, const Error& e) {
+void Launches::record_failure(Launch& l, const Error& e) {
   probe::counter("FailedExecutions").add();
   std::unordered_set<const ir::Node*> hit;
   if (e.raised_by() >= 0 && !l.roots.empty()) hit = dependents(l.roots, e.raised_by());
@@ -206,20 +207,20 @@ void Launches::bury(Launch& l, const Error& e) {
   std::lock_guard lock(mu_);
   any_failed_.store(true, std::memory_order_relaxed);
   std::erase_if(failed_, [](const auto& f) { return f.second.output.expired(); });
-  auto told = std::make_shared<bool>(false);
+  auto reported = std::make_shared<bool>(false);
   std::string blame = blame_text(l.blame, l.roots);
   std::string what = l.donated.empty() ? "buffers of an earlier program" : listed(l.donated);
   for (size_t i = 0; i < l.outputs.size(); ++i) {
     client::DataPtr output = l.outputs[i].lock();
     if (!output) continue;
     if (l.roots.empty()) {  // a replay's: nothing says how to compute it anew
-      failed_[output.get()] = {output, Value(), told, "", true, blame};
+      failed_[output.get()] = {output, Value(), reported, "", true, blame};
       continue;
     }
     bool lost = is_lost(l.roots[i]);
     bool concerned = e.raised_by() < 0 || hit.contains(l.roots[i].node.get());
-    failed_[output.get()] = {output, lost ? Value() : l.roots[i], told, lost ? what : "", concerned,
-                             blame};
+    failed_[output.get()] = {
+        output, lost ? Value() : l.roots[i], reported, lost ? what : "", concerned, blame};
   }
 }
 
@@ -229,8 +230,8 @@ std::optional<Launches::Recovered> Launches::recover(const client::Data* data) {
   auto it = failed_.find(data);
   if (it == failed_.end() || it->second.output.expired()) return std::nullopt;
   const Failed& f = it->second;
-  bool told = !f.concerned || std::exchange(*f.told, true);
-  return Recovered{f.value, told, f.lost, f.concerned, f.blame};
+  bool reported = !f.concerned || std::exchange(*f.reported, true);
+  return Recovered{f.value, reported, f.lost, f.concerned, f.blame};
 }
 
 bool Launches::revive(std::vector<Value>& roots) {

@@ -2,7 +2,7 @@
 // pending values are kept until its outputs go, so that a read can compute them anew.
 //
 // A program that was given buffers to overwrite (exec/donation.h) and then failed has destroyed
-// them: values that need such a buffer are lost, and whoever reads one is told so each time.
+// them: values that need such a buffer are lost, and each read of one raises.
 //
 // Thread-safe. Never holds a reference to an output: buffers go when their tensors do.
 #pragma once
@@ -29,7 +29,7 @@ namespace tp::exec {
 // graph_lock().
 std::unordered_set<const ir::Node*> dependents(const std::vector<ir::Value>& roots, int64_t at);
 
-// `e`, as whoever needs bytes that are gone is told it; `lost` says which.
+// `e`, for whoever needs bytes that are gone; `lost` says which.
 Error lost_error(const Error& e, const std::string& lost);
 // The error of a launch. Where arguments are gone (with a program that failed, or with this one: a
 // plugin may fail behind taking its donors) it is that of a lost value.
@@ -46,7 +46,7 @@ class Launches {
   void retire(size_t keep);
   // Blocks until all that was added so far is over, whichever thread looks after it.
   void wait();
-  bool flying();  // does any program still run?
+  bool in_flight();  // does any program still run?
   bool any_failed() const { return any_failed_.load(std::memory_order_relaxed); }
   // Is an operand of `n` a buffer that a failed program should have filled?
   bool reads_failed(const ir::Node& n);
@@ -54,7 +54,7 @@ class Launches {
   struct Recovered {
     // What the failed program should have computed; empty where that is lost, or was a replay.
     ir::Value value;
-    bool told;          // its error was raised, at this output or another; or is not this output's
+    bool reported;      // its error was raised, at this output or another; or is not this output's
     std::string lost;   // of a lost value: what was destroyed
     bool concerned;     // false: the failure is a host op's that this output does not need
     std::string blame;  // which program it was, for messages
@@ -78,20 +78,20 @@ class Launches {
   struct Failed {
     std::weak_ptr<client::Data> output;
     ir::Value value;
-    std::shared_ptr<bool> told;  // one for all outputs of a launch that the failure concerns
+    std::shared_ptr<bool> reported;  // one for all outputs of a launch that the failure concerns
     std::string lost;
     bool concerned;
     std::string blame;
   };
   class Leaving;
   void retire(size_t keep, uint64_t before);
-  void bury(Launch& l, const Error& e);
+  void record_failure(Launch& l, const Error& e);
   bool is_lost(const ir::Value& root) const;
 
-  std::mutex mu_;              // guards all below; taken after graph_lock() where both are
-  std::list<Launch> flying_;   // by number
-  std::list<Launch> leaving_;  // taken from flying_ by a thread that waits for their end
-  uint64_t next_ = 1;          // number of the next launch
+  std::mutex mu_;                // guards all below; taken after graph_lock() where both are
+  std::list<Launch> in_flight_;  // by number
+  std::list<Launch> leaving_;    // taken from in_flight_ by a thread that waits for their end
+  uint64_t next_ = 1;            // number of the next launch
   std::condition_variable left_;
   std::unordered_map<const client::Data*, Failed> failed_;
   std::atomic<bool> any_failed_{false};  // written under mu_; false: failed_ is empty

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include "base/error.h"
-#include "ops/numbers.h"
+#include "ops/core/numbers.h"
 
 namespace tp::exec {
 namespace {

@@ -3,7 +3,7 @@
 // one in such numbers only, those that differ become inputs of one general program, which serves
 // every value from then on. So a loop over `y[i]` compiles twice, not once an i.
 //
-// A family is all graphs of one structure: equal but for such numbers (ops/numbers.h).
+// A family is all graphs of one structure: equal but for such numbers (ops/core/numbers.h).
 #pragma once
 #include <mutex>
 #include <vector>
@@ -11,7 +11,7 @@
 #include "base/lru.h"
 #include "ir/graph.h"
 #include "lower/lower.h"
-#include "ops/row.h"
+#include "ops/core/row.h"
 
 namespace tp::exec {
 

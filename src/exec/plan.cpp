@@ -60,11 +60,11 @@ bool calls_host(const ir::Graph& g) {
 }
 
 std::vector<Donor> find_donors(const PlanRequest& request, const Plan& p) {
-  if (request.was.empty() || !flag_bool(Flag::kDonation)) return {};
+  if (request.previous.empty() || !flag_bool(Flag::kDonation)) return {};
   std::vector<Overwrite> overwritten;
   for (size_t i = 0; i < p.output_of.size(); ++i)
-    if (request.was[i] && p.output_of[i] >= 0)
-      overwritten.push_back({static_cast<uint32_t>(p.output_of[i]), request.was[i]});
+    if (request.previous[i] && p.output_of[i] >= 0)
+      overwritten.push_back({static_cast<uint32_t>(p.output_of[i]), request.previous[i]});
   // A host op may raise while the program runs, as it would in eager mode: no tensor may pay for
   // that with its value.
   if (overwritten.empty() || calls_host(p.graph)) return {};

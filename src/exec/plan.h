@@ -27,7 +27,8 @@ struct PlanRequest {
   std::string where;        // the user's line, for messages
   // What a full sync says about its tensors, so that some may be updated in place
   // (exec/donation.h). Left empty by reads: they never donate.
-  std::vector<const void*> was;  // by root: what its tensor held before (exec::Overwrite), or null
+  std::vector<const void*>
+      previous;  // by root: what its tensor held before (exec::Overwrite), or null
   std::function<bool(const void*)> kept;  // has a live tensor, not among the roots, this buffer?
   std::vector<ir::NodePtr> held;          // leaves that the caller lets go of with this request
 };

@@ -7,9 +7,9 @@
 #include "base/flags.h"
 #include "base/text.h"
 #include "exec/blame.h"
-#include "exec/cold.h"
 #include "exec/dump.h"
 #include "exec/executor.h"
+#include "exec/miss.h"
 #include "exec/module.h"
 #include "exec/slow_notice.h"
 #include "probe/events.h"
@@ -140,7 +140,7 @@ ProgramPtr Executor::compile(const Job& job) {
     explainer_.remember(std::move(sketch));
   else
     explainer_.compiled(std::move(sketch), program->nodes, program->compile_seconds,
-                        why_cold(stored));
+                        why_missed(stored));
   return program;
 }
 

@@ -35,7 +35,7 @@ void ProgramCache::detach(std::function<void()> f) { std::thread(std::move(f)).d
 
 ProgramCache::~ProgramCache() {
   std::unique_lock lock(mu_);
-  landed_.wait(lock, [&] { return flights_.empty(); });
+  finished_.wait(lock, [&] { return flights_.empty(); });
 }
 
 ProgramPtr ProgramCache::find_locked(Hash128 total, const std::vector<uint64_t>& signature,
@@ -94,8 +94,8 @@ void ProgramCache::make_room() {
   }
   if (dropped == 0) return;
   probe::counter("ProgramsDroppedForMappings").add(static_cast<int64_t>(dropped));
-  static std::once_flag told;
-  std::call_once(told, [&] {
+  static std::once_flag reported;
+  std::call_once(reported, [&] {
     probe::say(
         0, cat("dropped the ", dropped, " programs unused for longest: programs in memory ",
                "took half of the ", counted_.limit, " memory mappings that this system allows a ",
@@ -105,8 +105,8 @@ void ProgramCache::make_room() {
 }
 
 // The compile itself, in whatever thread.
-void ProgramCache::fly(Hash128 total, const FlightPtr& flight,
-                       const std::function<ProgramPtr()>& compile) {
+void ProgramCache::run_compile(Hash128 total, const FlightPtr& flight,
+                               const std::function<ProgramPtr()>& compile) {
   ProgramPtr program;
   std::exception_ptr error;
   try {
@@ -120,7 +120,7 @@ void ProgramCache::fly(Hash128 total, const FlightPtr& flight,
   std::lock_guard lock(mu_);
   *flight = {true, program, std::move(error)};
   flights_.erase(total);
-  landed_.notify_all();
+  finished_.notify_all();
   try {
     if (program) programs_.put(total, std::move(program));
   } catch (const std::bad_alloc&) {  // it is not kept, then
@@ -128,21 +128,21 @@ void ProgramCache::fly(Hash128 total, const FlightPtr& flight,
 }
 
 // Flies in a thread of its own, or, where the system gives none, in this one: then Ctrl-C waits.
-void ProgramCache::fly_aside(Hash128 total, const FlightPtr& flight,
-                             const std::function<ProgramPtr()>& compile) {
+void ProgramCache::run_compile_alone(Hash128 total, const FlightPtr& flight,
+                                     const std::function<ProgramPtr()>& compile) {
   try {
     return start_thread_([this, total, flight, compile] {
-      probe::Hold until_landed(probe::Hold::End::kLeave);
-      fly(total, flight, compile);
+      probe::Hold until_finished(probe::Hold::End::kLeave);
+      run_compile(total, flight, compile);
     });
   } catch (const std::exception&) {
   }
-  fly(total, flight, compile);
+  run_compile(total, flight, compile);
 }
 
 // Waits for a flight's end; each that waits gets its error.
-ProgramPtr ProgramCache::land(std::unique_lock<std::mutex>& lock, const FlightPtr& flight) {
-  wait_interruptibly(lock, landed_, [&] { return flight->done; });
+ProgramPtr ProgramCache::finish(std::unique_lock<std::mutex>& lock, const FlightPtr& flight) {
+  wait_interruptibly(lock, finished_, [&] { return flight->done; });
   if (flight->error) std::rethrow_exception(flight->error);
   return flight->program;
 }
@@ -167,7 +167,7 @@ ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint6
     auto it = flights_.find(total);
     if (it == flights_.end()) break;
     FlightPtr other = it->second;
-    if (ProgramPtr p = land(lock, other); p->signature == signature) {
+    if (ProgramPtr p = finish(lock, other); p->signature == signature) {
       count_hit();
       return p;
     }
@@ -177,11 +177,11 @@ ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint6
   misses.add();
   lock.unlock();
   if (hears_interrupts())
-    fly_aside(total, flight, compile);
+    run_compile_alone(total, flight, compile);
   else
-    fly(total, flight, compile);
+    run_compile(total, flight, compile);
   lock.lock();
-  return land(lock, flight);
+  return finish(lock, flight);
 }
 
 bool ProgramCache::compiling() {

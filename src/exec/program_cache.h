@@ -68,16 +68,17 @@ class ProgramCache {
   };
   using FlightPtr = std::shared_ptr<Flight>;
   ProgramPtr find_locked(Hash128 total, const std::vector<uint64_t>& signature, bool* collides);
-  void fly(Hash128 total, const FlightPtr& flight, const std::function<ProgramPtr()>& compile);
-  ProgramPtr land(std::unique_lock<std::mutex>& lock, const FlightPtr& flight);
-  void fly_aside(Hash128 total, const FlightPtr& flight,
-                 const std::function<ProgramPtr()>& compile);
+  void run_compile(Hash128 total, const FlightPtr& flight,
+                   const std::function<ProgramPtr()>& compile);
+  ProgramPtr finish(std::unique_lock<std::mutex>& lock, const FlightPtr& flight);
+  void run_compile_alone(Hash128 total, const FlightPtr& flight,
+                         const std::function<ProgramPtr()>& compile);
   static void detach(std::function<void()> f);
   void make_room();
   // Takes out the quarter unused for longest, but never the newest.
   std::vector<ProgramPtr> oldest();
   std::mutex mu_;
-  std::condition_variable landed_;
+  std::condition_variable finished_;
   LruMap<Hash128, ProgramPtr> programs_;
   std::unordered_map<Hash128, FlightPtr> flights_;
   const CountMappings count_mappings_;

@@ -33,7 +33,7 @@ struct OpKind {
   const char* name;
   Hash128 hash;
   Role role = Role::kInterior;
-  bool host = false;  // its program calls back into this process (ops/host.h)
+  bool host = false;  // its program calls back into this process (ops/host/host.h)
 };
 OpKind make_kind(const char* name, Role role = Role::kInterior);
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "hlo/builder.h"
-#include "ops/row.h"
+#include "ops/core/row.h"
 
 namespace tp::lower {
 namespace {

@@ -15,8 +15,8 @@ struct Module {
   int statements = 0;
 };
 
-// Which numbers of the graph's nodes (ops/numbers.h) are inputs of the program, packed behind the
-// graph's own numbers.
+// Which numbers of the graph's nodes (ops/core/numbers.h) are inputs of the program, packed behind
+// the graph's own numbers.
 struct Inputs {
   std::vector<uint32_t> first;  // by slot, and one past the last: where a node's numbers begin
   std::vector<int32_t> place;   // by number: its element of the packed s64 or f64 vector; -1: none

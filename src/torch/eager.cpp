@@ -27,32 +27,32 @@ struct Cut {
   std::vector<AliasPtr> aliases;
   exec::PlanRequest request;
   exec::PlanPtr plan;
-  std::unordered_set<const ir::Node*> births;
-  std::vector<std::pair<size_t, ir::NodePtr>> born;  // by place among the aliases
+  std::unordered_set<const ir::Node*> initial_values;
+  std::vector<std::pair<size_t, ir::NodePtr>> initial_of;  // by place among the aliases
 };
 
 void add(Cut& c, AliasPtr a) {
   Value value;
-  ir::NodePtr birth;
+  ir::NodePtr initial;
   {
     std::lock_guard lock(state_lock());
     if (!a->pending()) return;
-    birth = std::exchange(a->birth, ir::NodePtr());
+    initial = std::exchange(a->initial, ir::NodePtr());
     value = a->value;
   }
-  if (birth) {
-    c.births.insert(birth.get());
-    c.born.emplace_back(c.aliases.size(), std::move(birth));
+  if (initial) {
+    c.initial_values.insert(initial.get());
+    c.initial_of.emplace_back(c.aliases.size(), std::move(initial));
   }
   c.request.roots.push_back(std::move(value));
   c.aliases.push_back(std::move(a));
 }
 
-// A failed op leaves the tensors as they were, births included.
+// A failed op leaves the tensors as they were, initial values included.
 void restore(Cut& c) {
   std::lock_guard lock(state_lock());
-  for (auto& [i, birth] : c.born)
-    if (Alias& a = *c.aliases[i]; !a.birth) a.birth = std::move(birth);
+  for (auto& [i, initial] : c.initial_of)
+    if (Alias& a = *c.aliases[i]; !a.initial) a.initial = std::move(initial);
 }
 
 void settle(const Cut& c, const exec::SyncResult& result) {
@@ -72,7 +72,7 @@ void count_op() {
 
 void run_device(Cut& c) {
   count_op();
-  c.request.uploaded = [&c](const ir::Node& n) { return c.births.contains(&n); };
+  c.request.uploaded = [&c](const ir::Node& n) { return c.initial_values.contains(&n); };
   GilRelease no_gil;
   exec::SyncResult result;
   try {
@@ -142,7 +142,7 @@ bool run_known(Alias& a) {
   {
     std::lock_guard lock(state_lock());
     if (!a.pending()) return true;
-    if (a.birth) return false;
+    if (a.initial) return false;
     root = a.value;
   }
   client::DataPtr data;

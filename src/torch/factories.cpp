@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "ops/row.h"
+#include "ops/core/row.h"
 #include "torch/checks.h"
 #include "torch/cuts.h"
 #include "torch/errors.h"
@@ -32,10 +32,10 @@ using at::IntArrayRef;
 using at::Tensor;
 using ir::Value;
 
-// A newborn tensor of zeros (eager leaves the bytes undefined; ours are defined and equal on every
+// A fresh tensor of zeros (eager leaves the bytes undefined; ours are defined and equal on every
 // run).
-Tensor newborn(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype,
-               std::optional<at::Device> device) {
+Tensor fresh(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype,
+             std::optional<at::Device> device) {
   for (int64_t s : size)
     TORCH_CHECK(s >= 0, "Trying to create tensor with negative dimension ", s, ": ", size);
   ir::DType t = to_dtype(dtype.value_or(c10::get_default_dtype_as_scalartype()));
@@ -43,7 +43,7 @@ Tensor newborn(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarTyp
   Value v = fill_value({}, ir::make_type(t, span_of(size)));
   Tensor out = make_tensor(v, span_of(stride), where);
   std::lock_guard lock(state_lock());
-  impl_of(out).alias()->birth = v.node;
+  impl_of(out).alias()->initial = v.node;
   return out;
 }
 
@@ -53,11 +53,11 @@ Tensor empty(IntArrayRef size, std::optional<at::ScalarType> dtype,
   TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided,
               "device xla has dense tensors only, not layout ", *layout);
   if (!format || *format == at::MemoryFormat::Contiguous || *format == at::MemoryFormat::Preserve)
-    return newborn(size, {}, dtype, device);
+    return fresh(size, {}, dtype, device);
   auto strides = *format == at::MemoryFormat::ChannelsLast
                      ? c10::get_channels_last_strides_2d(size)
                      : c10::get_channels_last_strides_3d(size);
-  return newborn(size, strides, dtype, device);
+  return fresh(size, strides, dtype, device);
 }
 
 // Strides that are no dense permutation (holes, overlaps): a flat storage and a window onto it.
@@ -68,9 +68,9 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::Sca
               ") must match dimensionality of strides (", stride.size(), ")");
   Tensor like = at::detail::empty_strided_meta(
       size, stride, dtype.value_or(c10::get_default_dtype_as_scalartype()));
-  if (like.is_non_overlapping_and_dense()) return newborn(size, stride, dtype, device);
+  if (like.is_non_overlapping_and_dense()) return fresh(size, stride, dtype, device);
   int64_t room = at::detail::computeStorageNbytes(size, stride, 1);
-  Tensor flat = newborn({room}, {}, dtype, device);
+  Tensor flat = fresh({room}, {}, dtype, device);
   return make_view(impl_of(flat), size, stride, 0);
 }
 
@@ -196,7 +196,7 @@ Tensor copy_from(const Tensor& src, const Tensor& dst, bool) {
           if (auto whole = as_memory(dst, src))
             return (void)copy_from(whole->second, whole->first, false);
           Value v = resolved_value(src);
-          // A fill is copied as a new fill, so that each tensor keeps a birth value of its own.
+          // A fill is copied as a new fill, so that each tensor keeps an initial value of its own.
           if (v.node->role() == ir::Role::kFill && impl_of(dst).whole() && !dst.is_conj() &&
               !dst.is_neg())
             return write_fill(impl_of(dst), v.node->scalar());

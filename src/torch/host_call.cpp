@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/lru.h"
 #include "base/text.h"
-#include "ops/host.h"
+#include "ops/host/host.h"
 #include "torch/host_op.h"
 #include "torch/schema.h"
 

@@ -6,7 +6,7 @@
 #include <ATen/ops/_linalg_check_errors.h>
 
 #include "base/text.h"
-#include "ops/host.h"
+#include "ops/host/host.h"
 #include "torch/cuts.h"
 #include "torch/errors.h"
 #include "torch/host_op.h"

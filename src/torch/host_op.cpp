@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "client/host_call.h"
 #include "client/registry.h"
-#include "ops/host.h"
+#include "ops/host/host.h"
 #include "probe/probe.h"
 #include "torch/errors.h"
 #include "torch/runtime.h"

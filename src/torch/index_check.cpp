@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "ops/rules_by_op.h"
+#include "ops/core/rules_by_op.h"
 #include "torch/recorder.h"
 #include "torch/runtime.h"
 

@@ -14,7 +14,7 @@
 #include "base/flags.h"
 #include "base/lru.h"
 #include "base/text.h"
-#include "ops/eager_text.h"
+#include "ops/core/eager_text.h"
 #include "torch/capture.h"
 #include "torch/checks.h"
 #include "torch/errors.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "ir/node.h"
-#include "ops/row.h"
+#include "ops/core/row.h"
 #include "torch/kernels.h"
 #include "torch/tensor.h"
 

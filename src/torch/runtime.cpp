@@ -45,18 +45,18 @@ struct Mark {
 };
 
 // What one device's sync is about: pending aliases (by id: one may die while the sync runs) with
-// the values they had, and the fills that are births.
+// the values they had, and the fills that are initial values.
 struct Collected {
   std::vector<uint64_t> ids;
   std::vector<Value> roots;  // until they go into `request`
   std::vector<Mark> marks;   // which they were
   exec::PlanRequest request;
   exec::PlanPtr plan;  // owns what `request` had
-  std::unordered_set<const ir::Node*> births;
-  std::vector<uint64_t> born;     // whose initial values they are
-  std::vector<ir::NodePtr> held;  // those, until they go into `request`
+  std::unordered_set<const ir::Node*> initial_values;
+  std::vector<uint64_t> initial_of;  // whose initial values they are
+  std::vector<ir::NodePtr> held;     // those, until they go into `request`
   // For donation (exec::InPlace), of a full sync.
-  std::vector<const void*> was, kept;
+  std::vector<const void*> previous, kept;
   bool took = false;  // the pending values are out of their tensors
 };
 
@@ -66,9 +66,9 @@ void reserve(Collected& c, size_t room) {
   c.ids.reserve(room);
   c.roots.reserve(room);
   c.marks.reserve(room);
-  c.born.reserve(room);
+  c.initial_of.reserve(room);
   c.held.reserve(room);
-  c.was.reserve(room);
+  c.previous.reserve(room);
   c.kept.reserve(room);
 }
 
@@ -80,21 +80,21 @@ Collected collect(int device, uint64_t only, Scope scope) {
     if (device_index(a.device) != device || a.traced) return;
     if ((only && a.id != only) || seen == room) return;
     ++seen;
-    const void* was = a.was;
+    const void* previous = a.previous;
     if (scope == Scope::kFull && a.data) c.kept.push_back(a.data.get());
-    if (a.birth) {
-      was = a.birth.get();
-      c.born.push_back(a.id);
-      c.held.push_back(std::move(a.birth));
-      a.birth = ir::NodePtr();
+    if (a.initial) {
+      previous = a.initial.get();
+      c.initial_of.push_back(a.id);
+      c.held.push_back(std::move(a.initial));
+      a.initial = ir::NodePtr();
     }
     if (!a.pending() || (a.raised && !only)) return;
     c.roots.push_back(a.value);
     c.marks.push_back({a.value.node.get(), a.value.index});
     c.ids.push_back(a.id);
-    if (scope == Scope::kFull) c.was.push_back(was);
+    if (scope == Scope::kFull) c.previous.push_back(previous);
   });
-  for (const ir::NodePtr& birth : c.held) c.births.insert(birth.get());
+  for (const ir::NodePtr& initial : c.held) c.initial_values.insert(initial.get());
   return c;
 }
 
@@ -125,7 +125,7 @@ bool take(Collected& c) {
 }
 
 void offer_in_place(Collected& c, exec::PlanRequest* r) {
-  r->was = std::move(c.was);
+  r->previous = std::move(c.previous);
   std::sort(c.kept.begin(), c.kept.end());
   r->kept = [&c](const void* p) { return std::binary_search(c.kept.begin(), c.kept.end(), p); };
 }
@@ -134,15 +134,15 @@ exec::PlanRequest request_of(Collected& c, int device, bool force_data) {
   exec::PlanRequest r;
   r.roots = std::move(c.roots);
   r.held = std::move(c.held);
-  r.uploaded = [&c](const ir::Node& n) { return c.births.contains(&n); };
+  r.uploaded = [&c](const ir::Node& n) { return c.initial_values.contains(&n); };
   r.device = device;
   r.force_data = force_data;
   r.where = user_frame();
   return r;
 }
 
-// A failed sync leaves the tensors as they were, births included. Ids ascend in the arena and in
-// `born`.
+// A failed sync leaves the tensors as they were, initial values included. Ids ascend in the arena
+// and in `initial_of`.
 void restore(Collected& c) {
   if (c.took)
     for_each_collected(c, [&](Alias& a, size_t i) {
@@ -151,8 +151,8 @@ void restore(Collected& c) {
   const std::vector<ir::NodePtr>& held = c.plan ? c.plan->held : c.request.held;
   size_t i = 0;
   for_each_alias([&](Alias& a) {
-    while (i < held.size() && c.born[i] < a.id) ++i;
-    if (i < held.size() && c.born[i] == a.id && !a.birth) a.birth = held[i];
+    while (i < held.size() && c.initial_of[i] < a.id) ++i;
+    if (i < held.size() && c.initial_of[i] == a.id && !a.initial) a.initial = held[i];
   });
 }
 
@@ -268,10 +268,10 @@ bool await_data(Alias& a, const DataPtr& data) {
       if (a.data == data) {
         old = std::move(a.data);
         a.value = lost->value;
-        a.raised = e.raised_by() >= 0 && !lost->told;
+        a.raised = e.raised_by() >= 0 && !lost->reported;
       }
     }
-    if (!lost->told || (waited && lost->concerned)) throw blamed;
+    if (!lost->reported || (waited && lost->concerned)) throw blamed;
     return false;
   }
 }
@@ -490,12 +490,13 @@ exec::GraphRecord describe(c10::ArrayRef<at::Tensor> tensors) {
   return guarded(
       [&] {
         Collected c;
-        std::vector<ir::NodePtr> births;
-        births.reserve(room_for_aliases());
+        std::vector<ir::NodePtr> initial_values;
+        initial_values.reserve(room_for_aliases());
         for_each_alias([&](Alias& a) {
-          if (a.birth && births.size() < births.capacity()) births.push_back(a.birth);
+          if (a.initial && initial_values.size() < initial_values.capacity())
+            initial_values.push_back(a.initial);
         });
-        for (const ir::NodePtr& birth : births) c.births.insert(birth.get());
+        for (const ir::NodePtr& initial : initial_values) c.initial_values.insert(initial.get());
         for (const at::Tensor& t : tensors) c.roots.push_back(value_of(impl_of(t)));
         exec::PlanRequest request = request_of(c, device_of(tensors), false);
         GilRelease no_gil;

@@ -107,7 +107,7 @@ bool same_layout(const Alias& a, const Alias& b) {
 // The alias holds `host` (of that type), or zeros, and is laid out by `strides` (null: row-major).
 void become(Alias& a, ir::Type type, std::unique_ptr<Dims> strides, Tensor host) {
   Value value = host.defined() ? Value() : fill_value({}, type);
-  ir::NodePtr birth = a.birth ? value.node : ir::NodePtr();
+  ir::NodePtr initial = a.initial ? value.node : ir::NodePtr();
   client::DataPtr data;
   std::vector<std::pair<Hash128, Value>> gathers;
   Tensor uploaded;
@@ -116,7 +116,7 @@ void become(Alias& a, ir::Type type, std::unique_ptr<Dims> strides, Tensor host)
   std::swap(a.strides, strides);
   std::swap(a.host, host);
   std::swap(a.value, value);
-  std::swap(a.birth, birth);
+  std::swap(a.initial, initial);
   std::swap(a.data, data);
   std::swap(a.gathers, gathers);
   std::swap(a.uploaded, uploaded);
@@ -133,7 +133,7 @@ void take_type(const Impl& t) {
   {
     std::lock_guard lock(state_lock());
     host = a.host;
-    if (!a.untyped || (!host.defined() && a.value.node != a.birth)) return;
+    if (!a.untyped || (!host.defined() && a.value.node != a.initial)) return;
   }
   auto item = static_cast<int64_t>(t.itemsize());
   int64_t flat = a.type.bytes() / item;
@@ -212,7 +212,7 @@ struct Allocator final : c10::Allocator {
         v, nullptr, c10::Device(c10::kXLA, static_cast<c10::DeviceIndex>(current_device())));
     {
       std::lock_guard lock(state_lock());
-      alias->birth = v.node;
+      alias->initial = v.node;
       alias->untyped = true;
     }
     return pointer_to(n, alias->device, alias);

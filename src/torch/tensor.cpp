@@ -11,7 +11,7 @@
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "client/registry.h"
-#include "ops/row.h"
+#include "ops/core/row.h"
 #include "torch/errors.h"
 #include "torch/frames.h"
 #include "torch/runtime.h"
@@ -53,7 +53,7 @@ bool row_major(std::span<const int64_t> dims, std::span<const int64_t> strides) 
   return true;
 }
 
-// Arguments of the view rows (ops/view.cpp): the alias's layout and the tensor's window.
+// Arguments of the view rows (ops/view/view.cpp): the alias's layout and the tensor's window.
 struct ViewArgs {
   ir::AttrsBuilder attrs;
   ir::Type type;
@@ -143,13 +143,13 @@ struct Old {
   client::DataPtr data;
   at::Tensor host, uploaded;
   std::vector<std::pair<Hash128, Value>> gathers;
-  ir::NodePtr birth;
+  ir::NodePtr initial;
 };
 
 Old replace_locked(Alias& a, Value v) {
   Old old{std::move(a.value),    std::move(a.data),    std::move(a.host),
           std::move(a.uploaded), std::move(a.gathers), ir::NodePtr()};
-  if (old.data) a.was = old.data.get();
+  if (old.data) a.previous = old.data.get();
   a.value = std::move(v);
   a.data = nullptr;
   a.taken = false;
@@ -164,7 +164,7 @@ Old replace_locked(Alias& a, Value v) {
 // For a root value that is no node: it is not the alias's initial one either.
 Old empty_locked(Alias& a) {
   Old old = replace_locked(a, Value());
-  old.birth = std::exchange(a.birth, ir::NodePtr());
+  old.initial = std::exchange(a.initial, ir::NodePtr());
   return old;
 }
 
@@ -222,7 +222,7 @@ void Alias::release_resources() {
   value = Value();
   data = nullptr;
   host = uploaded = at::Tensor();
-  birth = ir::NodePtr();
+  initial = ir::NodePtr();
   gathers.clear();
   c10::StorageImpl::release_resources();
 }
@@ -481,12 +481,12 @@ void write_host(Impl& t, at::Tensor host) {
 
 void replace_root(Alias& a, Value v) {
   Old old;
-  ir::NodePtr old_birth;
+  ir::NodePtr old_initial;
   std::unique_ptr<Dims> old_strides;
   std::lock_guard lock(state_lock());
-  if (a.birth && v.node->role() == ir::Role::kFill) {
-    old_birth = std::move(a.birth);
-    a.birth = v.node;
+  if (a.initial && v.node->role() == ir::Role::kFill) {
+    old_initial = std::move(a.initial);
+    a.initial = v.node;
   }
   a.type = v.type();
   a.strides.swap(old_strides);
@@ -497,20 +497,20 @@ void write_fill(Impl& t, const ir::Scalar& s) {
   Alias& a = *t.alias();
   check_traced(a);
   if (!t.whole()) {
-    // A window's fill is never a birth value: a number, spread over the window.
+    // A window's fill is never an initial value: a number, spread over the window.
     Value n{ir::Node::make_number(s, false), 0};
     return write(t, expand(cast(n, type_of(t).dtype()), span_of(t.sizes())));
   }
   if (eager_mode() && !a.traced) touch(a);
   Value v = fill_value(s, a.type);
   Old old;
-  ir::NodePtr old_birth;
+  ir::NodePtr old_initial;
   std::lock_guard lock(state_lock());
-  bool newborn = a.birth && a.value.node == a.birth;
+  bool fresh = a.initial && a.value.node == a.initial;
   old = replace_locked(a, v);
-  if (newborn) {
-    old_birth = std::move(a.birth);
-    a.birth = v.node;
+  if (fresh) {
+    old_initial = std::move(a.initial);
+    a.initial = v.node;
   }
 }
 
@@ -528,7 +528,7 @@ void replace_data(Alias& a, client::DataPtr data) {
   std::lock_guard lock(state_lock());
   old = empty_locked(a);
   a.data = std::move(data);
-  a.was = nullptr;
+  a.previous = nullptr;
 }
 
 ir::NodePtr leaf_of(Alias& a) {

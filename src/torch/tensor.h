@@ -66,14 +66,15 @@ class Alias final : public c10::StorageImpl {
   ir::Value value;  // pending, or the node minted for `data`
   client::DataPtr data;
   at::Tensor host;
-  at::Tensor uploaded;        // what `data` was uploaded from, where it may index (index_check.h)
-  bool taken = false;         // a full sync has the pending value and will put a buffer here
-  const void* was = nullptr;  // buffer of the last sync, since overwritten; a tag, never followed
-  ir::NodePtr birth;          // the fill this alias was born as, until its first sync
-  bool raised = false;        // `value` needs a host op that raised: computed only when read itself
-  const bool traced;          // made while its thread traced (trace.h): no sync computes it
-  uint64_t version = 0;       // bumped by each write
-  bool grown = false;         // `type` is another one than at birth
+  at::Tensor uploaded;  // what `data` was uploaded from, where it may index (index_check.h)
+  bool taken = false;   // a full sync has the pending value and will put a buffer here
+  const void* previous =
+      nullptr;           // buffer of the last sync, since overwritten; a tag, never followed
+  ir::NodePtr initial;   // the fill this alias started as, until its first sync
+  bool raised = false;   // `value` needs a host op that raised: computed only when read itself
+  const bool traced;     // made while its thread traced (trace.h): no sync computes it
+  uint64_t version = 0;  // bumped by each write
+  bool grown = false;    // `type` is another one than at first
   // Values gathered through views of the current version, by hash of the view's arguments.
   std::vector<std::pair<Hash128, ir::Value>> gathers;
 
@@ -119,7 +120,7 @@ class Dropped {
 inline void settle(Alias& a, client::DataPtr data, Dropped& old) {
   a.data = std::move(data);
   a.raised = false;
-  a.was = nullptr;
+  a.previous = nullptr;
   old.value(a);
   old.gathers(a);
 }
@@ -202,7 +203,7 @@ void write_host(Impl& t, at::Tensor host);
 // Makes `v`, of whatever type, the alias's row-major root; a fill stays its initial value where it
 // still has that.
 void replace_root(Alias& a, ir::Value v);
-// Gives the alias of t a fresh fill, as its birth value where it has none yet.
+// Gives the alias of t a fresh fill, as its initial value where it has none yet.
 void write_fill(Impl& t, const ir::Scalar& s);
 
 // The same for a buffer of t's dtype and sizes.

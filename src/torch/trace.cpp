@@ -126,7 +126,7 @@ OutputRecipe Trace::recipe_of(const at::Tensor& t, exec::PlanRequest& request,
   if (argument >= 0 || lazy_bits) {  // a value of its own
     out.at = static_cast<uint32_t>(request.roots.size());
     request.roots.push_back(resolved_value(t));
-    request.was.push_back(nullptr);
+    request.previous.push_back(nullptr);
     auto strides = dense_strides(*impl);
     recipe.layouts.push_back(std::make_unique<Dims>(std::span<const int64_t>(strides)));
     groups.push_back(nullptr);
@@ -138,7 +138,7 @@ OutputRecipe Trace::recipe_of(const at::Tensor& t, exec::PlanRequest& request,
   if (it != groups.end()) return out;
   groups.push_back(&a);
   request.roots.push_back(a.value);
-  request.was.push_back(nullptr);
+  request.previous.push_back(nullptr);
   recipe.layouts.push_back(a.strides ? std::make_unique<Dims>(*a.strides) : nullptr);
   return out;
 }
@@ -155,7 +155,7 @@ std::shared_ptr<Compiled> Trace::finish(const std::vector<at::Tensor>& outputs) 
     if (a.value.node == leaves_[i]) continue;
     recipe.updates.emplace_back(i, request.roots.size());
     request.roots.push_back(a.value);
-    request.was.push_back(exec::identity(*leaves_[i]));
+    request.previous.push_back(exec::identity(*leaves_[i]));
     recipe.layouts.push_back(nullptr);
     groups.push_back(&a);
   }

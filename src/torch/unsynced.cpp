@@ -14,7 +14,7 @@
 namespace tp::torch_room {
 namespace {
 
-std::atomic<bool> g_synced{false}, g_told{false};
+std::atomic<bool> g_synced{false}, g_reported{false};
 
 std::vector<ir::Value> pending() {
   std::vector<ir::Value> roots;
@@ -33,7 +33,7 @@ size_t waiting_ops() {
 
 void tell(const ir::Site& where) {
   size_t ops = waiting_ops();
-  if (ops < kLookEvery / 4 || g_told.exchange(true)) return;
+  if (ops < kLookEvery / 4 || g_reported.exchange(true)) return;
   probe::say(
       0, cat(ops, " recorded ops wait to be run, and nothing has synced or read a value for long",
              where.at ? cat(" (now at ", ir::site_text(where), ")") : "",
@@ -46,7 +46,7 @@ void tell(const ir::Site& where) {
 // Counting takes a while, and a listener may do anything: in a thread of its own.
 void look_for_sync(const ir::Node& newest) {
   g_next_look = newest.sequence() + kLookEvery;
-  if (g_synced.exchange(false) || eager_mode() || g_told) return;
+  if (g_synced.exchange(false) || eager_mode() || g_reported) return;
   std::thread(&tell, user_site()).detach();
 }
 

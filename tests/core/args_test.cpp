@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "ops/row.h"
+#include "ops/core/row.h"
 
 namespace tp::ops {
 namespace {

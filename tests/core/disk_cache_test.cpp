@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "client/registry.h"
 #include "exec/cache_folder.h"
-#include "exec/cold.h"
 #include "exec/explain.h"
+#include "exec/miss.h"
 #include "fake_client.h"
 #include "probe/probe.h"
 #include "temp_folder.h"
@@ -86,7 +86,7 @@ TEST_F(DiskCacheTest, AColdCompileIsExplainedByWhatIsStored) {
     StoredProgram p = program(k, module);
     p.words = {{"torch revision", torch}};
     forget_stored_headers();
-    return summary(why_cold(p));
+    return summary(why_missed(p));
   };
   auto e = client->compile({.module = "module", .outputs = std::span(&kOut, 1)});
   StoredProgram p = program(old);

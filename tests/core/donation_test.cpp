@@ -6,7 +6,7 @@
 #include <set>
 
 #include "fake_client.h"
-#include "ops/row.h"
+#include "ops/core/row.h"
 
 namespace tp::exec {
 namespace {
@@ -58,10 +58,10 @@ struct DonationTest : testing::Test {
 };
 
 TEST_F(DonationTest, OverwrittenTensorGivesItsBufferToItsNewValue) {
-  const void* was = buffer(w);
+  const void* previous = buffer(w);
   w = {};
   ir::Graph graph = this->graph();
-  EXPECT_EQ(donors(graph, {{0, was}}), (std::vector<Donor>{{0, 0}}));
+  EXPECT_EQ(donors(graph, {{0, previous}}), (std::vector<Donor>{{0, 0}}));
   EXPECT_EQ(released(graph, {{0, 0}}), (std::vector<uint8_t>{1}));
 }
 
@@ -119,11 +119,11 @@ TEST_F(DonationTest, DonorsAscendByParameterInWhateverOrderTensorsCome) {
 
 TEST_F(DonationTest, BirthFillIsADonorLikeTheBufferOfLaterSteps) {
   Value f = fill();
-  const void* was = f.node.get();
+  const void* previous = f.node.get();
   roots = {op("aten::mul.Tensor", {f, g})};
   f = {};
   ir::Graph graph = this->graph();
-  EXPECT_EQ(donors(graph, {{0, was}}), (std::vector<Donor>{{0, 0}}));
+  EXPECT_EQ(donors(graph, {{0, previous}}), (std::vector<Donor>{{0, 0}}));
   EXPECT_EQ(released(graph, {{0, 0}}), (std::vector<uint8_t>{1}));
 }
 

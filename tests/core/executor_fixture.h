@@ -11,7 +11,7 @@
 #include "client/registry.h"
 #include "exec/executor.h"
 #include "fake_client.h"
-#include "ops/row.h"
+#include "ops/core/row.h"
 
 namespace tp::exec {
 
@@ -72,11 +72,11 @@ struct ExecutorTest : testing::Test {
     if (b) v.push_back(std::move(b));
     return v;
   }
-  // Of a full sync in which root i overwrites the tensor that held was[i].
-  static PlanRequest updates(std::vector<Value> roots, std::vector<const void*> was) {
+  // Of a full sync in which root i overwrites the tensor that held previous[i].
+  static PlanRequest updates(std::vector<Value> roots, std::vector<const void*> previous) {
     PlanRequest r = request(std::move(roots));
     r.force_data = true;
-    r.was = std::move(was);
+    r.previous = std::move(previous);
     r.kept = [](const void*) { return false; };
     return r;
   }

@@ -156,9 +156,9 @@ TEST_F(ExecutorTest, FailureWhileRunningGivesThePendingValueBack) {
   auto value = executor.recover(r.outputs[0].get());
   ASSERT_TRUE(value.has_value());
   EXPECT_EQ(value->value, s);
-  EXPECT_FALSE(value->told);
+  EXPECT_FALSE(value->reported);
   EXPECT_EQ(executor.recover(r.outputs[1].get())->value, c);
-  EXPECT_TRUE(executor.recover(r.outputs[1].get())->told);
+  EXPECT_TRUE(executor.recover(r.outputs[1].get())->reported);
   EXPECT_NO_THROW(sync({value->value}).outputs[0]->await());
 }
 
@@ -189,7 +189,7 @@ TEST_F(ExecutorTest, HostOpThatRaisesWhileRunningIsToldToItsDependentsOnly) {
     auto r = sync({s, c, other});
     std::vector<size_t> concerned;
     for (size_t i : {1, 2})  // 0 and 1 are told together
-      if (!executor.recover(r.outputs[i].get())->told) concerned.push_back(i);
+      if (!executor.recover(r.outputs[i].get())->reported) concerned.push_back(i);
     found.insert(concerned);
   }
   EXPECT_EQ(found, (std::set<std::vector<size_t>>{{1}, {2}}));
@@ -310,8 +310,8 @@ TEST_F(ExecutorTest, AHeldPlanOfAFamilyRunsItsOwnNumbers) {
 
 TEST_F(ExecutorTest, AFillThatIsARootGoesUpBeforeTheLaunch) {
   Value w = data();
-  const void* was = w.node->payload().get();
-  sync(updates(moved(sine(std::move(w)), fill(3)), {was, nullptr}));
+  const void* previous = w.node->payload().get();
+  sync(updates(moved(sine(std::move(w)), fill(3)), {previous, nullptr}));
   std::vector<std::string> order;
   for (const FakeClient::Call& c : client->calls) order.push_back(c.what);
   EXPECT_EQ(order, (std::vector<std::string>{"to_device", "compile", "to_device", "execute"}));
@@ -398,11 +398,11 @@ TEST_F(ExecutorTest, DonorsAreInTheKeyAndOnlyWhereTheSyncOffersThem) {
 
 TEST_F(ExecutorTest, DonorIsConsumedWhereNobodyElseHasIt) {
   Value w = data();
-  auto* was = static_cast<const client::Data*>(w.node->payload().get());
-  PlanPtr plan = executor.plan(updates(moved(sine(std::move(w))), {was}));
+  auto* previous = static_cast<const client::Data*>(w.node->payload().get());
+  PlanPtr plan = executor.plan(updates(moved(sine(std::move(w))), {previous}));
   for (bool undisturbed : {false, true}) {
     executor.sync(plan, [undisturbed] { return undisturbed; });
-    EXPECT_EQ(was->deleted(), undisturbed);
+    EXPECT_EQ(previous->deleted(), undisturbed);
     executor.wait();
   }
   EXPECT_EQ(client->count("compile"), 1u);
@@ -410,18 +410,18 @@ TEST_F(ExecutorTest, DonorIsConsumedWhereNobodyElseHasIt) {
 
 TEST_F(ExecutorTest, DonorThatOnlyAFinishedProgramReadIsConsumed) {
   Value w = data(), next = sine(w);
-  auto* was = static_cast<const client::Data*>(w.node->payload().get());
+  auto* previous = static_cast<const client::Data*>(w.node->payload().get());
   w = {};
   sync({cosine(next)});  // while it ran, its roots held `next`
-  sync(updates(moved(std::move(next)), {was}));
-  EXPECT_TRUE(was->deleted());
+  sync(updates(moved(std::move(next)), {previous}));
+  EXPECT_TRUE(previous->deleted());
 }
 
 TEST_F(ExecutorTest, ValueThatNeedsADonatedBufferOfAFailedProgramIsLostAndOthersAreNot) {
   Value w = data(), other = cosine(data());
-  auto* was = static_cast<const client::Data*>(w.node->payload().get());
+  auto* previous = static_cast<const client::Data*>(w.node->payload().get());
   client->fail_outputs = Error(Code::kRuntime, "lost a chip");
-  auto out = sync(updates(moved(sine(std::move(w)), other), {was, nullptr})).outputs;
+  auto out = sync(updates(moved(sine(std::move(w)), other), {previous, nullptr})).outputs;
   executor.wait();
   auto lost = executor.recover(out[0].get()), kept = executor.recover(out[1].get());
   ASSERT_TRUE(lost && kept);

@@ -8,7 +8,7 @@
 #include "client/registry.h"
 #include "exec/executor.h"
 #include "fake_client.h"
-#include "ops/row.h"
+#include "ops/core/row.h"
 #include "temp_folder.h"
 
 namespace tp::exec {

@@ -11,7 +11,7 @@
 #include "client/registry.h"
 #include "ir/graph.h"
 #include "lower/lower.h"
-#include "ops/row.h"
+#include "ops/core/row.h"
 
 namespace tp::test {
 

@@ -14,9 +14,9 @@ using namespace std::chrono_literals;
 using test::Gate;
 
 struct LaunchesTest : ExecutorTest {
-  // Runs `root` in place of `was`, which nobody else has.
-  std::vector<client::DataPtr> overwrite(Value root, const client::Data* was) {
-    return sync(updates(moved(std::move(root)), {was})).outputs;
+  // Runs `root` in place of `previous`, which nobody else has.
+  std::vector<client::DataPtr> overwrite(Value root, const client::Data* previous) {
+    return sync(updates(moved(std::move(root)), {previous})).outputs;
   }
 };
 
@@ -71,23 +71,23 @@ TEST_F(LaunchesTest, LaunchWhoseWaitWasInterruptedIsStillWaitedFor) {
   Launches launches;
   launches.add({data()}, {output}, {}, {});
   EXPECT_THROW(launches.wait(), Stop);
-  EXPECT_TRUE(launches.flying());
+  EXPECT_TRUE(launches.in_flight());
   launches.wait();
   EXPECT_EQ(output->end->waits, 2);
-  EXPECT_FALSE(launches.flying());
+  EXPECT_FALSE(launches.in_flight());
 }
 
 // Asking it throws; nobody may wait for ever because of that.
 TEST_F(LaunchesTest, FailedLaunchWhoseDonorThePluginCannotTellOfIsOverAndItsValueIsNotGivenUp) {
   Value w = data();
   auto leaf = std::static_pointer_cast<FakeData>(w.node->payload());
-  auto* was = leaf.get();
-  was->mute = true;
+  auto* previous = leaf.get();
+  previous->mute = true;
   leaf.reset();
   Value next = sine(w);
   w = {};
   client->fail_outputs = Error(Code::kRuntime, "lost a chip");
-  auto out = overwrite(next, was);
+  auto out = overwrite(next, previous);
   executor.wait();
   EXPECT_FALSE(executor.busy());
   auto found = executor.recover(out[0].get());
@@ -97,13 +97,13 @@ TEST_F(LaunchesTest, FailedLaunchWhoseDonorThePluginCannotTellOfIsOverAndItsValu
 
 TEST_F(LaunchesTest, LaunchThatFailsBehindTakingItsDonorSaysThatItsValueIsLost) {
   Value w = data();
-  auto* was = static_cast<const FakeData*>(w.node->payload().get());
+  auto* previous = static_cast<const FakeData*>(w.node->payload().get());
   Value next = sine(w);
   w = {};
-  was->consume();  // as a plugin that fails late does
+  previous->consume();  // as a plugin that fails late does
   client->fail_execute = Error(Code::kRuntime, "queue is gone");
   try {
-    overwrite(next, was);
+    overwrite(next, previous);
     FAIL() << "the launch failed";
   } catch (const Error& e) {
     std::string said = e.what();

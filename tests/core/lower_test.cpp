@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "harness.h"
-#include "ops/host.h"
+#include "ops/host/host.h"
 
 namespace tp::lower {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "harness.h"
-#include "ops/strided_view.h"
+#include "ops/view/strided_view.h"
 
 namespace tp::test {
 namespace {

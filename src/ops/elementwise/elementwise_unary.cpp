@@ -1,0 +1,305 @@
+// One operand, one formula. Integer operands of float ops arrive converted: the result type says
+// so.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "base/error.h"
+#include "ops/core/families.h"
+#include "ops/core/helpers.h"
+#include "ops/elementwise/complex_functions.h"
+
+namespace tp::ops {
+namespace {
+
+using hlo::Cmp;
+constexpr double kPi = std::numbers::pi;
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+V reciprocal(Builder& b, V x) { return divide(b, b.ones(x.type), x); }
+V negate(Builder& b, V x) { return b.neg(x); }
+V absolute(Builder& b, V x) { return x.dtype() == DType::kPred ? x : b.abs(x); }
+V bitwise_not(Builder& b, V x) { return b.not_(x); }
+V logical_not(Builder& b, V x) { return b.not_(b.convert(x, DType::kPred)); }
+
+// Rounding of integers is a copy.
+template <Text name>
+V rounding(Builder& b, V x) {
+  return ir::is_float(x.dtype()) ? b.unary(name.text, x) : x;
+}
+
+// (x > 0) - (x < 0): 0 for NaN, as eager.
+V sign(Builder& b, V x) {
+  if (x.dtype() == DType::kPred) return x;
+  V above = b.convert(b.compare(x, 0, Cmp::kGt), x.dtype());
+  if (ir::is_unsigned(x.dtype())) return above;
+  return b.sub(above, b.convert(b.compare(x, 0, Cmp::kLt), x.dtype()));
+}
+
+V sgn(Builder& b, V x) {
+  if (!ir::is_complex(x.dtype())) return sign(b, x);
+  V size = b.abs(x);
+  V zero = b.compare(size, 0, Cmp::kEq);
+  return b.select(zero, b.zeros(x.type), b.div(x, b.convert(size, x.dtype())));
+}
+
+template <auto formula>
+V each_part(Builder& b, V x) {
+  if (!ir::is_complex(x.dtype())) return formula(b, x);
+  return b.or_(formula(b, real_part(b, x)), formula(b, imag_part(b, x)));
+}
+V nan_of(Builder& b, V x) {
+  return ir::is_float(x.dtype()) ? b.is_nan(x) : b.zeros(x.type.with(DType::kPred));
+}
+V equals(Builder& b, V x, double v) {
+  return ir::is_float(x.dtype()) ? b.compare(x, v, Cmp::kEq) : b.zeros(x.type.with(DType::kPred));
+}
+V posinf_of(Builder& b, V x) { return equals(b, x, kInf); }
+V neginf_of(Builder& b, V x) { return equals(b, x, -kInf); }
+V inf_of(Builder& b, V x) {
+  return ir::is_float(x.dtype()) ? equals(b, b.abs(x), kInf) : posinf_of(b, x);
+}
+
+V frac(Builder& b, V x) { return b.sub(x, trunc(b, x)); }
+
+template <int base>
+V log_base(Builder& b, V x) {
+  if (ir::is_complex(x.dtype())) return complex_scale(b, b.log(x), 1 / std::log(double{base}));
+  return b.div(b.log(x), b.constant(std::log(double{base}), x.type));
+}
+
+V exp2(Builder& b, V x) {
+  if (ir::is_complex(x.dtype())) return b.exp(complex_scale(b, x, std::numbers::ln2));
+  return b.binary("stablehlo.power", b.constant(2.0, x.type), x);
+}
+
+V sinc(Builder& b, V x) {
+  V y = b.mul(x, kPi);
+  V zero = b.compare(x, b.zeros(x.type), Cmp::kEq);
+  V sine = either<call<"stablehlo.sine">, complex_sin>(b, y);
+  return b.select(zero, b.ones(x.type), b.div(sine, y));
+}
+
+V mish(Builder& b, V x) { return b.mul(x, b.tanh(softplus(b, x))); }
+
+V entropy(Builder& b, V x) {
+  V inside = b.select(is_zero(b, x), b.zeros(x.type), b.neg(b.mul(x, b.log(x))));
+  return b.select(b.compare(x, 0, Cmp::kLt), b.constant(-kInf, x.type), inside);
+}
+
+// digamma has a pole at 0 whose sign is the zero's: -inf above, +inf below.
+V digamma(Builder& b, V x) {
+  V pole = b.select(sign_bit(b, x), b.constant(kInf, x.type), b.constant(-kInf, x.type));
+  return b.select(is_zero(b, x), pole, b.unary("chlo.digamma", x));
+}
+
+V conj(Builder& b, V x) {
+  return ir::is_complex(x.dtype()) ? make_complex(b, real_part(b, x), b.neg(imag_part(b, x))) : x;
+}
+
+V angle(Builder& b, V x) {
+  if (ir::is_complex(x.dtype()))
+    return b.binary("stablehlo.atan2", imag_part(b, x), real_part(b, x));
+  V below = b.compare(x, 0, Cmp::kLt);
+  V a = b.select(below, b.constant(kPi, x.type), b.zeros(x.type));
+  return b.select(b.is_nan(x), x, a);
+}
+
+void lower_angle(Lowering& l, std::vector<V>& out) {
+  V x = l.in("self");
+  if (!ir::is_complex(x.dtype())) x = l.number("self", compute_type(l));
+  put(l, out, angle(l.builder(), x));
+}
+
+// Results with no dtype of their own to compute in: the operand stays as it is.
+template <auto formula>
+void predicate(Lowering& l, std::vector<V>& out) {
+  out.push_back(formula(l.builder(), l.in("self")));
+}
+
+void round_decimals(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = l.number("self", compute_type(l));
+  int64_t n = l.i("decimals");
+  V scale = b.constant(std::pow(10.0, static_cast<double>(std::abs(n))), x.type);
+  V wide = n >= 0 ? b.mul(x, scale) : b.div(x, scale);
+  V whole = rounding<"stablehlo.round_nearest_even">(b, wide);
+  put(l, out, n >= 0 ? b.div(whole, scale) : b.mul(whole, scale));
+}
+
+V replace_special(Builder& b, V x, double nan, double above, double below) {
+  V y = b.select(b.is_nan(x), b.constant(nan, x.type), x);
+  y = b.select(posinf_of(b, x), b.constant(above, x.type), y);
+  return b.select(neginf_of(b, x), b.constant(below, x.type), y);
+}
+
+double largest(DType t) {
+  switch (t) {
+    case DType::kF16:
+      return 65504.0;
+    case DType::kBF16:
+      return 3.3895313892515355e38;
+    case DType::kF32:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
+void nan_to_num(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = l.in("self");
+  if (!ir::is_float(x.dtype()) && !ir::is_complex(x.dtype())) return out.push_back(x);
+  double top = largest(ir::real_dtype(x.dtype()));
+  double nan = l.f_or("nan", 0), above = l.f_or("posinf", top), below = l.f_or("neginf", -top);
+  if (ir::is_float(x.dtype())) return out.push_back(replace_special(b, x, nan, above, below));
+  V re = replace_special(b, real_part(b, x), nan, above, below);
+  out.push_back(make_complex(b, re, replace_special(b, imag_part(b, x), nan, above, below)));
+}
+
+void logit(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = l.number("self", compute_type(l));
+  double eps = l.f_or("eps", -1);
+  if (eps >= 0) x = b.min(b.max(x, eps), 1 - eps);
+  put(l, out, b.log(b.div(x, b.sub(b.ones(x.type), x))));
+}
+
+// psi'(x) as eager: below 1/2 by reflection, six steps up, and there the asymptotic series. Its
+// value at a pole is what sin(pi x) leaves there.
+V trigamma(Builder& b, V x) {
+  V low = b.compare(x, 0.5, Cmp::kLt), one = b.ones(x.type);
+  V s = b.unary("stablehlo.sine", b.mul(x, kPi)), up = b.select(low, b.sub(one, x), x);
+  V sum = b.zeros(x.type);
+  for (int i = 0; i < 6; ++i, up = b.add(up, 1.0)) sum = b.add(sum, b.div(one, b.mul(up, up)));
+  V inverse = b.div(one, b.mul(up, up)), tail = b.constant(1.0 / 42, x.type);
+  tail = b.sub(b.constant(1.0 / 30, x.type), b.mul(inverse, tail));
+  tail = b.sub(b.constant(1.0 / 6, x.type), b.mul(inverse, tail));
+  tail = b.add(b.add(b.div(one, b.mul(up, 2.0)), 1.0), b.mul(inverse, tail));
+  sum = b.add(sum, b.div(tail, up));
+  return b.select(low, b.sub(b.div(b.constant(kPi * kPi, x.type), b.mul(s, s)), sum), sum);
+}
+
+void polygamma(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = l.number("self", compute_type(l));
+  int64_t n = l.i("n");
+  if (n == 0) return put(l, out, digamma(b, x));
+  if (n == 1) return put(l, out, trigamma(b, x));
+  double factor = std::tgamma(static_cast<double>(n) + 1) * (n % 2 ? 1 : -1);
+  put(l, out, b.mul(hurwitz_zeta(b, b.constant_int(n + 1, x.type), x), factor));
+}
+
+void frexp(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = l.number("self", compute_type(l));
+  bool wide = x.dtype() == DType::kF64;
+  int mantissa = wide ? 52 : 23, bias = wide ? 1022 : 126;
+  Type it = x.type.with(wide ? DType::kS64 : DType::kS32);
+  V bits = b.bitcast(x, it);
+  V shift = b.constant_int(mantissa, it);
+  V mask = b.constant_int(wide ? 0x7ff : 0xff, it);
+  V field = b.and_(b.binary("stablehlo.shift_right_logical", bits, shift), mask);
+  V whole = b.binary("stablehlo.shift_left", mask, shift);
+  V half = b.binary("stablehlo.shift_left", b.constant_int(bias, it), shift);
+  V m = b.bitcast(b.or_(b.and_(bits, b.not_(whole)), half), x.type);
+  V special = b.or_(b.compare(field, mask, Cmp::kEq), is_zero(b, x));
+  put(l, out, b.select(special, x, m));
+  put(l, out, b.select(special, b.zeros(it), b.sub(field, b.constant_int(bias, it))));
+}
+
+// --- types ---------------------------------------------------------------------------------------
+
+void type_magnitude(const Args& a, std::vector<Type>& out) {
+  Type t = a.type("self");
+  out.push_back(t.with(ir::real_dtype(t.dtype())));
+}
+
+void type_angle(const Args& a, std::vector<Type>& out) {
+  Type t = a.type("self");
+  out.push_back(t.with(a.as_float(ir::real_dtype(t.dtype()))));
+}
+
+void type_float(const Args& a, std::vector<Type>& out) {
+  Type t = a.type("self");
+  out.push_back(t.with(a.as_float(t.dtype())));
+}
+
+void type_frexp(const Args& a, std::vector<Type>& out) {
+  Type t = a.type("self");
+  if (!ir::is_float(t.dtype()))
+    fail(Code::kRuntime, "torch.frexp() only supports floating-point dtypes");
+  out.push_back(t);
+  out.push_back(t.with(DType::kS32));
+}
+
+const Row kRows[] = {
+    {"aten::abs", type_magnitude, predicate<absolute>, Layout::kIterator},
+    {"aten::reciprocal", nullptr, unary<reciprocal>},
+    {"aten::neg", nullptr, unary<negate>},
+    {"aten::bitwise_not", nullptr, unary<bitwise_not>},
+    {"aten::logical_not", type_pred, predicate<logical_not>, Layout::kIterator},
+    {"aten::sign", nullptr, unary<sign>},
+    {"aten::sgn", nullptr, unary<sgn>},
+    {"aten::signbit", nullptr, predicate<sign_bit>},
+    {"aten::isnan", type_pred, predicate<each_part<nan_of>>, Layout::kIterator},
+    {"aten::isposinf", nullptr, predicate<posinf_of>},
+    {"aten::isneginf", nullptr, predicate<neginf_of>},
+    {"aten::isinf", type_pred, predicate<each_part<inf_of>>, Layout::kIterator},
+    {.name = "aten::_conj_physical",
+     .type = type_same,
+     .lower = predicate<conj>,
+     .layout = Layout::kIterator,
+     .also = "aten::conj_physical.out"},
+    {"aten::angle", type_angle, lower_angle, Layout::kIterator},
+    {"aten::nan_to_num", type_same, nan_to_num, Layout::kCopyOfFirst},
+    {"aten::frexp.Tensor", type_frexp, frexp, Layout::kCopyOfFirst},
+
+    {"aten::floor", nullptr, unary<rounding<"stablehlo.floor">>},
+    {"aten::ceil", nullptr, unary<rounding<"stablehlo.ceil">>},
+    {"aten::round", nullptr, unary<rounding<"stablehlo.round_nearest_even">>},
+    {"aten::round.decimals", nullptr, round_decimals},
+    {"aten::trunc", nullptr, unary<trunc>},
+    {"aten::frac", nullptr, unary<frac>},
+
+    {"aten::sqrt", nullptr, unary<square_root>},
+    {"aten::rsqrt", nullptr, unary<reciprocal_root>},
+    {"aten::exp", nullptr, unary<call<"stablehlo.exponential">>},
+    {"aten::exp2", nullptr, unary<exp2>},
+    {"aten::expm1", nullptr, unary<either<call<"stablehlo.exponential_minus_one">, complex_expm1>>},
+    {"aten::log", nullptr, unary<call<"stablehlo.log">>},
+    {"aten::log1p", nullptr, unary<either<call<"stablehlo.log_plus_one">, complex_log1p>>},
+    {"aten::log2", nullptr, unary<log_base<2>>},
+    {"aten::log10", nullptr, unary<log_base<10>>},
+    {"aten::logit", type_float, logit, Layout::kIterator},
+    {"aten::sigmoid", nullptr, unary<call<"stablehlo.logistic">>},
+
+    {"aten::sin", nullptr, unary<either<call<"stablehlo.sine">, complex_sin>>},
+    {"aten::cos", nullptr, unary<either<call<"stablehlo.cosine">, complex_cos>>},
+    {"aten::tan", nullptr, unary<either<call<"chlo.tan">, complex_tan>>},
+    {"aten::asin", nullptr, unary<either<call<"chlo.asin">, complex_asin>>},
+    {"aten::acos", nullptr, unary<either<call<"chlo.acos">, complex_acos>>},
+    {"aten::atan", nullptr, unary<either<call<"chlo.atan">, complex_atan>>},
+    {"aten::sinh", nullptr, unary<either<call<"chlo.sinh">, complex_sinh>>},
+    {"aten::cosh", nullptr, unary<either<call<"chlo.cosh">, complex_cosh>>},
+    {"aten::tanh", nullptr, unary<either<call<"stablehlo.tanh">, complex_tanh>>},
+    {"aten::asinh", nullptr, unary<either<call<"chlo.asinh">, complex_asinh>>},
+    {"aten::acosh", nullptr, unary<either<call<"chlo.acosh">, complex_acosh>>},
+    {"aten::atanh", nullptr, unary<either<call<"chlo.atanh">, complex_atanh>>},
+    {"aten::sinc", nullptr, unary<sinc>},
+
+    {"aten::erf", nullptr, unary<call<"chlo.erf">>},
+    {"aten::erfc", nullptr, unary<call<"chlo.erfc">>},
+    {"aten::erfinv", nullptr, unary<call<"chlo.erf_inv">>},
+    {"aten::lgamma", nullptr, unary<call<"chlo.lgamma">>},
+    {"aten::digamma", nullptr, unary<digamma>},
+    {"aten::polygamma", nullptr, polygamma},
+    {"aten::mish", nullptr, unary<mish>},
+    {"aten::special_entr", nullptr, unary<entropy>},
+};
+
+}  // namespace
+
+Family elementwise_unary() { return kRows; }
+
+}  // namespace tp::ops

@@ -1,0 +1,121 @@
+#include "ops/host/host.h"
+
+#include <string>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/forks.h"
+#include "base/text.h"
+#include "ops/core/eager_text.h"
+
+namespace tp::ops {
+namespace {
+
+// Everything that the call needs besides its operands stands in the module's text, so that a stored
+// program runs in another process: attribute words hold no address (ir/attrs.h).
+std::string call_text(const ir::Node& n) {
+  IntList words, python;
+  for (uint64_t w : n.attrs().words()) words.push_back(static_cast<int64_t>(w));
+  for (size_t i = 0; i < n.operands().size(); ++i)
+    if (&n.operands()[i].node->kind() == &ir::number_kind(true))
+      python.push_back(static_cast<int64_t>(i));
+  std::string s = cat(kHostOp, " = \"", n.kind().name, "\", ", kHostNode, " = ", n.slot, " : i64");
+  if (!words.empty()) s += cat(", ", kHostWords, " = ", hlo::i64_array(words));
+  if (!python.empty()) s += cat(", ", kHostPython, " = ", hlo::i64_array(python));
+  return s;
+}
+
+void host_call(Lowering& l, std::vector<V>& out) {
+  const ir::Node& n = l.node();
+  std::vector<V> in;
+  for (size_t i = 0; i < n.operands().size(); ++i) in.push_back(l.in(i));
+  std::vector<Type> types;
+  for (Type t : n.types())
+    if (t) types.push_back(t);
+  std::vector<V> made = l.builder().custom_call(kHostTarget, in, types, call_text(n));
+  size_t next = 0;
+  for (Type t : n.types()) out.push_back(t ? made[next++] : V{});
+}
+
+// --- types that PyTorch cannot tell from made-up values ------------------------------------------
+
+// lengths [..., n] or offsets [..., n + 1] stand for n segments of data's dim `axis`.
+void segment_reduce_type(const Args& a, std::vector<Type>& out) {
+  Type data = a.type("data");
+  if (!ir::is_float(data.dtype()))
+    fail(Code::kNotImplemented, not_implemented_for("_segment_reduce_cpu", data.dtype()));
+  bool lengths = a.operand("lengths") >= 0;
+  if (!lengths && a.operand("offsets") < 0) throw NoType();
+  Type segments = a.type(lengths ? "lengths" : "offsets");
+  int64_t axis = a.dim("axis", data.rank());
+  if (segments.rank() != axis + 1 || data.rank() <= axis) throw NoType();
+  IntList dims(segments.dims().begin(), segments.dims().end());
+  if (!lengths && --dims.back() < 0) throw NoType();
+  dims.insert(dims.end(), data.dims().begin() + axis + 1, data.dims().end());
+  out.push_back(data.with(dims));
+}
+
+struct Rule {
+  std::string_view name;
+  TypeRule type;
+};
+constexpr Rule kRules[] = {{"aten::segment_reduce", segment_reduce_type}};
+
+TypeRule rule_of(std::string_view name) {
+  for (const Rule& r : kRules)
+    if (r.name == name) return r.type;
+  return nullptr;
+}
+
+struct HostRow {
+  std::string name;
+  Row row;
+  ir::OpKind kind;
+};
+
+struct HostRows {
+  TableMutex mu;
+  std::unordered_map<std::string_view, std::unique_ptr<HostRow>> by_name;
+  std::unordered_map<const void*, HostRow*> by_address;  // of its row, and of its kind
+};
+HostRows& rows() {
+  static HostRows* r = new HostRows;  // never destroyed: nodes point at its kinds
+  return *r;
+}
+
+HostRow* find(const void* address) {
+  HostRows& all = rows();
+  std::lock_guard lock(all.mu);
+  auto it = all.by_address.find(address);
+  return it == all.by_address.end() ? nullptr : it->second;
+}
+
+}  // namespace
+
+const Row& host_row(std::string_view name) {
+  HostRows& all = rows();
+  std::lock_guard lock(all.mu);
+  auto it = all.by_name.find(name);
+  if (it != all.by_name.end()) return it->second->row;
+  auto made = std::make_unique<HostRow>();
+  HostRow& r = *made;
+  r.name = name;
+  r.row = Row{.name = r.name.c_str(), .type = rule_of(name), .lower = host_call};
+  r.kind = ir::make_kind(r.name.c_str());
+  r.kind.host = true;
+  all.by_address[&r.row] = all.by_address[&r.kind] = &r;
+  all.by_name.emplace(r.name, std::move(made));
+  return r.row;
+}
+
+const ir::OpKind* host_kind_of(const Row& row) {
+  HostRow* r = find(&row);
+  return r ? &r->kind : nullptr;
+}
+
+const Row* host_row_of(const ir::OpKind& kind) {
+  HostRow* r = find(&kind);
+  return r ? &r->row : nullptr;
+}
+
+}  // namespace tp::ops

@@ -1,0 +1,324 @@
+// Reductions to values. Narrow floats are summed in f32 and rounded once. Reductions that also give
+// positions: reduction_index.cpp.
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "ops/core/eager_text.h"
+#include "ops/core/families.h"
+#include "ops/core/helpers.h"
+
+namespace tp::ops {
+
+namespace {
+
+using hlo::Cmp;
+using Red = Builder::Red;
+constexpr double kInf = std::numeric_limits<double>::infinity();
+
+IntList reduced(const Args& a, int rank) { return a.dims("dim", rank); }
+V shape_as(Builder& b, V v, Type t) { return b.reshape(v, t.dims()); }
+
+int64_t count_of(Ints dims, Ints which) {
+  int64_t n = 1;
+  for (int64_t d : which) n *= dims[static_cast<size_t>(d)];
+  return n;
+}
+
+V self_as(Lowering& l, DType t) { return l.builder().convert(l.in("self"), t); }
+
+// --- sums and products ---------------------------------------------------------------------------
+
+V sum_over(Lowering& l, V x) {
+  V s = l.builder().reduce(x, reduced(l, x.rank()), Red::kSum);
+  return shape_as(l.builder(), s, l.out());
+}
+
+void sum(Lowering& l, std::vector<V>& out) {
+  put(l, out, sum_over(l, self_as(l, compute_type(l).dtype())));
+}
+
+void nansum(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = self_as(l, compute_type(l).dtype());
+  if (ir::is_float(x.dtype())) x = b.select(b.is_nan(x), b.zeros(x.type), x);
+  put(l, out, sum_over(l, x));
+}
+
+void mean(Lowering& l, std::vector<V>& out) {
+  V x = self_as(l, compute_type(l).dtype());
+  auto n = static_cast<double>(count_of(x.dims(), reduced(l, x.rank())));
+  V s = sum_over(l, x);
+  put(l, out, l.builder().div(s, n));
+}
+
+void prod(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = self_as(l, compute_type(l).dtype());
+  IntList dims = reduced(l, x.rank());
+  put(l, out, shape_as(b, b.reduce(x, dims, Red::kProd), l.out()));
+}
+
+// --- predicates ----------------------------------------------------------------------------------
+
+// An empty dim list reduces nothing here, unlike everywhere else.
+template <Red how>
+void truth(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = self_as(l, DType::kPred);
+  bool nothing = l.has("dim") && l.ints("dim").empty();
+  put(l, out, nothing ? x : shape_as(b, b.reduce(x, reduced(l, x.rank()), how), l.out()));
+}
+
+void count_nonzero(Lowering& l, std::vector<V>& out) {
+  V x = l.builder().convert(self_as(l, DType::kPred), DType::kS64);
+  put(l, out, sum_over(l, x));
+}
+
+// --- extremes ------------------------------------------------------------------------------------
+
+template <Red how>
+void extreme(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = l.in("self");
+  out.push_back(shape_as(b, b.reduce(x, reduced(l, x.rank()), how), l.out()));
+}
+
+void aminmax(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = l.in("self");
+  IntList dims = reduced(l, x.rank());
+  out.push_back(shape_as(b, b.reduce(x, dims, Red::kMin), l.out(0)));
+  out.push_back(shape_as(b, b.reduce(x, dims, Red::kMax), l.out(1)));
+}
+
+// --- moments -------------------------------------------------------------------------------------
+
+struct Moments {
+  V variance, mean;  // with the reduced dims dropped
+};
+
+// Two passes: the mean first, then the squares around it.
+Moments moments(Lowering& l) {
+  Builder& b = l.builder();
+  DType own = l.in("self").dtype();
+  V x = self_as(l, ir::compute_dtype(own));
+  IntList dims = reduced(l, x.rank());
+  auto n = static_cast<double>(count_of(x.dims(), dims));
+  V mean = b.div(b.reduce(x, dims, Red::kSum), n);
+  V wide = b.broadcast_to(b.reshape(mean, reduced_dims(x.dims(), dims, true)), x.dims());
+  V off = b.sub(x, wide);
+  V square = b.mul(real_part(b, off), real_part(b, off));
+  if (ir::is_complex(x.dtype()))
+    square = b.add(square, b.mul(imag_part(b, off), imag_part(b, off)));
+  V total = b.reduce(square, dims, Red::kSum);
+  double free = std::max(n - l.f_or("correction", 1), 0.0);
+  return {b.div(total, free), mean};
+}
+
+enum class Spread { kVar, kStd };
+template <Spread what, bool with_mean>
+void spread(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  Moments m = moments(l);
+  V v = what == Spread::kStd ? b.sqrt(m.variance) : m.variance;
+  put(l, out, shape_as(b, v, l.out(0)));
+  if (with_mean) put(l, out, shape_as(b, m.mean, l.out(1)));
+}
+
+// --- norms ---------------------------------------------------------------------------------------
+
+// |x| of the result's compute dtype; an explicit dtype converts before anything is computed.
+V magnitude(Lowering& l) {
+  Builder& b = l.builder();
+  V x = l.in("self");
+  DType d = compute_type(l).dtype();
+  if (ir::is_complex(x.dtype())) {
+    return b.abs(b.convert(x, ir::complex_dtype(d)));
+  }
+  return b.abs(b.convert(x, d));
+}
+
+// p is known: a norm's order selects the formula.
+V norm_of(Builder& b, V x, Ints dims, double p) {
+  if (p == kInf) return b.reduce(x, dims, Red::kMax);
+  if (p == -kInf) return b.reduce(x, dims, Red::kMin);
+  if (p == 0) return b.reduce(b.convert(b.convert(x, DType::kPred), x.dtype()), dims, Red::kSum);
+  if (p == 1) return b.reduce(x, dims, Red::kSum);
+  if (p == 2) return b.sqrt(b.reduce(b.mul(x, x), dims, Red::kSum));
+  V powers = b.binary("stablehlo.power", x, b.constant(p, x.type));
+  V s = b.reduce(powers, dims, Red::kSum);
+  return b.binary("stablehlo.power", s, b.constant(1 / p, s.type));
+}
+
+template <Text order>
+void norm(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = magnitude(l);
+  IntList dims = reduced(l, x.rank());
+  // The largest of no numbers is 0 here, as a norm's.
+  if (x.type.numel() == 0)
+    return out.push_back(b.constant(l.f_or(order.text, 2) < 0 ? kInf : 0, l.out()));
+  put(l, out, shape_as(b, norm_of(b, x, dims, l.f_or(order.text, 2)), l.out()));
+}
+
+void logsumexp(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = self_as(l, compute_type(l).dtype());
+  IntList dims = reduced(l, x.rank());
+  if (x.type.numel() == 0 || ir::is_complex(x.dtype()))
+    return put(l, out, shape_as(b, b.log(b.reduce(b.exp(x), dims, Red::kSum)), l.out()));
+  V top = b.reduce(x, dims, Red::kMax);
+  top = b.select(b.compare(b.abs(top), kInf, Cmp::kEq), b.zeros(top.type), top);
+  V wide = b.broadcast_to(b.reshape(top, reduced_dims(x.dims(), dims, true)), x.dims());
+  V s = b.reduce(b.exp(b.sub(x, wide)), dims, Red::kSum);
+  put(l, out, shape_as(b, b.add(b.log(s), top), l.out()));
+}
+
+void trace(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V x = self_as(l, l.out().dtype());
+  Type index = x.type.with(DType::kS64);
+  V diagonal = b.compare(b.iota(index, 0), b.iota(index, 1), Cmp::kEq);
+  out.push_back(b.reduce(b.select(diagonal, x, b.zeros(x.type)), IntList{0, 1}, Red::kSum));
+}
+
+// --- types ---------------------------------------------------------------------------------------
+
+DType sum_dtype(const Args& a) {
+  DType t = a.type("self").dtype();
+  return a.dtype_or("dtype", ir::is_int(t) || t == DType::kPred ? DType::kS64 : t);
+}
+
+Type reduced_type(const Args& a, DType t) {
+  Type x = a.type("self");
+  IntList dims = reduced(a, x.rank());
+  return ir::make_type(t, reduced_dims(x.dims(), dims, a.b_or("keepdim", false)));
+}
+
+void type_sum(const Args& a, std::vector<Type>& out) {
+  out.push_back(reduced_type(a, sum_dtype(a)));
+}
+
+void type_count(const Args& a, std::vector<Type>& out) {
+  out.push_back(reduced_type(a, DType::kS64));
+}
+
+void type_mean(const Args& a, std::vector<Type>& out) {
+  Type x = a.type("self");
+  DType t = a.dtype_or("dtype", x.dtype());
+  if (!ir::is_float(t) && !ir::is_complex(t))
+    fail(Code::kRuntime,
+         cat("mean(): could not infer output dtype. Input dtype must be either a floating "
+             "point or complex dtype. Got: ",
+             eager_name(t).scalar));
+  out.push_back(ir::scalar_type(t));
+}
+
+template <Text name>
+void type_whole_extreme(const Args& a, std::vector<Type>& out) {
+  Type x = a.type("self");
+  if (x.numel() == 0)
+    fail(Code::kRuntime, cat(name.text,
+                             "(): Expected reduction dim to be specified for input.numel() == 0. "
+                             "Specify the reduction dim with the 'dim' argument."));
+  out.push_back(ir::scalar_type(x.dtype()));
+}
+
+template <Text name, int count>
+void type_spread(const Args& a, std::vector<Type>& out) {
+  DType t = a.type("self").dtype();
+  if (!ir::is_float(t) && !ir::is_complex(t))
+    fail(Code::kRuntime, cat(name.text, " only support floating point and complex dtypes"));
+  out.push_back(reduced_type(a, ir::real_dtype(t)));
+  if (count == 2) out.push_back(reduced_type(a, t));
+}
+
+void type_logsumexp(const Args& a, std::vector<Type>& out) {
+  out.push_back(reduced_type(a, a.as_float(a.type("self").dtype())));
+}
+
+void type_trace(const Args& a, std::vector<Type>& out) {
+  Type x = a.type("self");
+  if (x.rank() != 2 && x.dtype() != DType::kPred)  // eager looks at the dtype first
+    fail(Code::kRuntime, "trace: expected a matrix, but got tensor with dim " + cat(x.rank()));
+  out.push_back(ir::scalar_type(sum_dtype(a)));
+}
+
+void check_nansum(const Args& a) {
+  if (ir::is_complex(a.type("self").dtype()))
+    fail(Code::kRuntime, "nansum on CPU does not support complex inputs");
+  // An integer tensor is summed plainly.
+  DType t = a.dtype_or("dtype", DType::kF32);
+  if (ir::is_float(a.type("self").dtype()) && !ir::is_float(t))
+    fail(Code::kNotImplemented, not_implemented_for("nansum_cpu", t));
+}
+
+// torch.norm asks this of PyTorch's own devices through linalg.vector_norm.
+void check_norm(const Args& a) {
+  Type self = a.type("self");
+  double p = a.f_or("p", 2);
+  if (self.numel() || !(p < 0 || p == std::numeric_limits<double>::infinity())) return;
+  std::string order = a.is_real("p") ? cat(p) : cat(a.i("p"));
+  // torch.norm without dims asks for all of them.
+  if (a.dims("dim", self.rank()).size() == static_cast<size_t>(self.rank()))
+    fail(Code::kRuntime, cat("linalg.vector_norm cannot compute the ", order,
+                             " norm on an empty tensor because the operation does not have an "
+                             "identity"));
+  for (int64_t d : a.dims("dim", self.rank()))
+    if (self.rank() && self.dim(static_cast<size_t>(d)) == 0)
+      fail(Code::kRuntime,
+           cat("linalg.vector_norm cannot compute the ", order, " norm on the dimension ", d,
+               "because this dimension is empty and the operation does not have "
+               "an identity"));
+}
+
+const Row kRows[] = {
+    {"aten::sum", type_sum, sum},
+    {"aten::sum.dim_IntList", nullptr, sum},
+    {.name = "aten::nansum", .type = type_sum, .lower = nansum, .check = check_nansum},
+    {"aten::mean", type_mean, mean},
+    {"aten::mean.dim", nullptr, mean},
+    {"aten::prod", type_sum, prod},
+    {"aten::prod.dim_int", nullptr, prod},
+
+    {"aten::all", nullptr, truth<Red::kAnd>},
+    {"aten::all.dim", nullptr, truth<Red::kAnd>},
+    {"aten::all.dims", nullptr, truth<Red::kAnd>},
+    {"aten::any", nullptr, truth<Red::kOr>},
+    {"aten::any.dim", nullptr, truth<Red::kOr>},
+    {"aten::any.dims", nullptr, truth<Red::kOr>},
+    {"aten::count_nonzero.dim_IntList", type_count, count_nonzero},
+    {"aten::count_nonzero", type_count, count_nonzero},
+
+    {"aten::max", type_whole_extreme<"max">, extreme<Red::kMax>},
+    {"aten::min", type_whole_extreme<"min">, extreme<Red::kMin>},
+    {"aten::amax", nullptr, extreme<Red::kMax>},
+    {"aten::amin", nullptr, extreme<Red::kMin>},
+    {"aten::aminmax", nullptr, aminmax},
+
+    {"aten::var.correction", type_spread<"std and var", 1>, spread<Spread::kVar, false>,
+     Layout::kContiguous, Special::kNone, "correction"},
+    {"aten::std.correction", type_spread<"std and var", 1>, spread<Spread::kStd, false>,
+     Layout::kContiguous, Special::kNone, "correction"},
+    {"aten::var_mean.correction", type_spread<"var_mean", 2>, spread<Spread::kVar, true>,
+     Layout::kContiguous, Special::kNone, "correction"},
+    {"aten::std_mean.correction", type_spread<"std_mean", 2>, spread<Spread::kStd, true>,
+     Layout::kContiguous, Special::kNone, "correction"},
+
+    {"aten::linalg_vector_norm", nullptr, norm<"ord">, Layout::kContiguous, Special::kNone, "ord"},
+    {.name = "aten::norm.ScalarOpt_dim", .lower = norm<"p">, .baked = "p", .check = check_norm},
+    {.name = "aten::norm.ScalarOpt_dim_dtype",
+     .lower = norm<"p">,
+     .baked = "p",
+     .check = check_norm},
+    {"aten::logsumexp", type_logsumexp, logsumexp},
+    {"aten::trace", type_trace, trace},
+};
+
+}  // namespace
+
+Family reduction() { return kRows; }
+
+}  // namespace tp::ops

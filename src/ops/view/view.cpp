@@ -1,0 +1,135 @@
+// Views and what a tensor's storage needs: reading and writing a strided view of a root value,
+// casts, expand and resize_. Not PyTorch's own view ops: the torch side keeps (size, stride,
+// offset) as eager does and records these rows. Any thread.
+#include "base/error.h"
+#include "base/text.h"
+#include "ops/core/families.h"
+#include "ops/view/strided_view.h"
+
+namespace tp::ops {
+namespace {
+
+ViewSpec spec_of(const Args& a, Type root) {
+  return {.base_stride = a.ints("base_stride"),
+          .size = a.ints("size"),
+          .stride = a.ints("stride"),
+          .offset = a.i_or("storage_offset", 0),
+          .dtype = a.dtype_or("dtype", root.dtype())};
+}
+
+void view_type(const Args& a, std::vector<Type>& out) {
+  Type root = a.type("self");
+  ViewSpec spec = spec_of(a, root);
+  check_view(spec, root);
+  out.push_back(ir::make_type(spec.dtype, spec.size));
+}
+void view_lower(Lowering& l, std::vector<V>& out) {
+  V root = l.in("self");
+  out.push_back(read_view(l.builder(), root, spec_of(l, root.type), l.inputs()));
+}
+template <ViewUse use>
+void view_split(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values) {
+  Type root = a.type("self");
+  for (int64_t start : view_starts(spec_of(a, root), root, use, structure))
+    values.push_back({false, start});
+}
+
+void view_scatter_type(const Args& a, std::vector<Type>& out) {
+  Type root = a.type("self");
+  ViewSpec spec = spec_of(a, root);
+  check_view(spec, root);
+  check(a.type("src") == ir::make_type(spec.dtype, spec.size),
+        "what is written through a view has the view's type");
+  out.push_back(root);
+}
+void view_scatter_lower(Lowering& l, std::vector<V>& out) {
+  V root = l.in("self");
+  out.push_back(write_view(l.builder(), root, l.in("src"), spec_of(l, root.type), l.inputs()));
+}
+
+void cast_type(const Args& a, std::vector<Type>& out) {
+  Type t = a.type("self");
+  out.push_back(t.with(a.dtype_or("dtype", t.dtype())));
+}
+
+// Eager goes to two-byte floats by way of float32, which rounds twice.
+void cast_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V v = l.in("self");
+  DType t = l.out().dtype();
+  if (v.dtype() != t && ir::is_small_float(t)) v = b.convert(v, DType::kF32);
+  out.push_back(b.convert(v, t));
+}
+
+void expand_type(const Args& a, std::vector<Type>& out) {
+  Type t = a.type("self");
+  IntList size = a.ints("size"), target = size;
+  auto rank = static_cast<size_t>(t.rank());
+  if (size.size() < rank)
+    fail(Code::kRuntime,
+         cat("expand(", t.text(), ", size=[", join(size, ", "),
+             "]): the number of sizes provided (", size.size(),
+             ") must be greater or equal to the number of dimensions in the tensor (", rank, ")"));
+  for (size_t i = 0; i < size.size(); ++i) {
+    bool fresh = i < size.size() - rank;
+    int64_t have = fresh ? 1 : t.dim(i - (size.size() - rank));
+    if (size[i] == -1 && fresh)
+      fail(Code::kRuntime,
+           cat("expand(", t.text(), ", size=[", join(target, ", "),
+               "]): The expanded size of the tensor (-1) isn't allowed in a leading, "
+               "non-existing dimension ",
+               i));
+    if (size[i] == -1) size[i] = have;
+    if (have != 1 && size[i] != have)
+      fail(Code::kRuntime,
+           cat("The expanded size of the tensor (", size[i], ") must match the existing size (",
+               have, ") at non-singleton dimension ", i, ".  Target sizes: [", join(target, ", "),
+               "].  Tensor sizes: [", join(t.dims(), ", "), "]"));
+  }
+  out.push_back(t.with(size));
+}
+void expand_lower(Lowering& l, std::vector<V>& out) {
+  out.push_back(l.builder().broadcast_to(l.in("self"), l.out().dims()));
+}
+
+void resize_type(const Args& a, std::vector<Type>& out) {
+  out.push_back(a.type("self").with(IntList{a.i("numel")}));
+}
+// Memory keeps its order; what is new reads as zero (eager: uninitialised).
+void resize_lower(Lowering& l, std::vector<V>& out) {
+  Builder& b = l.builder();
+  V v = flat_memory(b, l.in("self"), l.ints("base_stride"));
+  int64_t have = v.dim(0), want = l.out().dim(0);
+  if (want < have) {
+    out.push_back(b.slice_dim(v, 0, 0, want));
+    return;
+  }
+  V zero = want > have ? b.zeros(ir::scalar_type(v.dtype())) : V{};
+  out.push_back(want > have ? b.pad(v, zero, IntList{0}, IntList{want - have}, IntList{0}) : v);
+}
+
+}  // namespace
+
+Family view() {
+  static const Row kRows[] = {
+      {.name = "torch_pjrt::view",
+       .type = view_type,
+       .lower = view_lower,
+       .general = "storage_offset",
+       .split = view_split<ViewUse::kRead>},
+      {.name = "torch_pjrt::view_scatter",
+       .type = view_scatter_type,
+       .lower = view_scatter_lower,
+       .general = "storage_offset",
+       .split = view_split<ViewUse::kWrite>},
+      {.name = "torch_pjrt::cast",
+       .type = cast_type,
+       .lower = cast_lower,
+       .layout = Layout::kCopyOfFirst},
+      {.name = "torch_pjrt::expand", .type = expand_type, .lower = expand_lower},
+      {.name = "torch_pjrt::resize", .type = resize_type, .lower = resize_lower},
+  };
+  return kRows;
+}
+
+}  // namespace tp::ops
