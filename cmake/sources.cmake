@@ -30,10 +30,9 @@ set(TP_OPS
     src/ops/index/index.cpp
     src/ops/index/index_put.cpp
     src/ops/index/indexing.cpp
-    src/ops/core/kernel_dtypes.cpp
+    src/ops/core/eager_rules.cpp
     src/ops/linalg/linalg.cpp
     src/ops/optim/optim.cpp
-    src/ops/core/out_dtypes.cpp
     src/ops/nn/loss.cpp
     src/ops/linalg/matmul.cpp
     src/ops/linalg/grouped_mm.cpp
@@ -45,6 +44,7 @@ set(TP_OPS
     src/ops/nn/pool_fractional.cpp
     src/ops/nn/pool_max.cpp
     src/ops/nn/pool_types.cpp
+    src/ops/random/multinomial.cpp
     src/ops/random/random.cpp
     src/ops/random/random_bits.cpp
     src/ops/random/random_reject.cpp

@@ -10,8 +10,8 @@ line for each row that PyTorch has a structured shape function for: `at::meta::<
 promotion, broadcasting and error text. Rows with a type rule of their own come out too; the
 registry prefers the row's. So do the ones that COSTLY names, which have no row.
 
-A row also says whether eager's out= form wants the result's own dtype: what PyTorch's structured
-functions ask unless they are TensorIterators (which cast) or look at the output to choose a dtype.
+A row also says whether the structured function is a TensorIterator: those cast into out=, the others
+want the result's own dtype there, but for what the op's row says (Row::out).
 """
 
 from __future__ import annotations
@@ -22,14 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PARTS = 3
-# Structured functions that take the dtype of out= as the one to compute in, or cast themselves.
-CHOOSE_BY_OUT = {
-    *("all", "any", "cat", "cumprod", "cumsum", "mean", "nansum", "norm", "prod", "sum"),
-    "linalg_vector_norm",
-}
 # Host ops (src/torch/host_op.cpp) whose kernels are too slow, or too trusting of their integers, to
-# learn the result's type from a run on made-up values.
-COSTLY = re.compile(r"^(_?linalg_\w*[a-z0-9]|lu_unpack|triangular_solve)$")
+# learn the result's type from a run on made-up values. Each pattern has to name one.
+COSTLY = (r"_?linalg_\w*[a-z0-9]", "lu_unpack")
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -67,14 +62,25 @@ def structured(yaml: Path) -> tuple[dict[str, Structured], set[str]]:
     return out, iterators
 
 
+def costly(known: dict[str, Structured], names: list[str]) -> list[str]:
+    """What COSTLY names and no row does."""
+    found = []
+    for pattern in COSTLY:
+        matches = [n for n in known if re.fullmatch(pattern, n)]
+        if not matches:
+            raise SystemExit(f"gen_meta.py: COSTLY has {pattern!r}, which no structured op is called")
+        found += [n for n in matches if n not in names]
+    return sorted(found)
+
+
 def line(name: str, row: Structured, iterators: set[str]) -> str:
     base = name.split(".")[0]
     function = base + ("_symint" if "SymInt" in row.args else "")
     ops = name.replace(".", "_")
-    exact = row.delegate not in iterators and base not in CHOOSE_BY_OUT
+    kernel = "kIterates" if row.delegate in iterators else "kExact"
     return (
         f'META_ROW("aten::{name}", at::_ops::{ops}::schema, at::meta::{function}, '
-        f"{str(exact).lower()})"
+        f"{kernel})"
     )
 
 
@@ -100,7 +106,7 @@ def main() -> None:
     yaml = a.torch.parent / "torchgen" / "packaged" / "ATen" / "native" / "native_functions.yaml"
     known, iterators = structured(yaml)
     names = [n for n in row_names() if n in known]
-    names += sorted(n for n in known if COSTLY.search(n) and n not in names)
+    names += costly(known, names)
     lines = [text for p in range(PARTS) for text in section(p, names[p::PARTS], known, iterators)]
     write(a.out, lines)
 

@@ -132,7 +132,7 @@ std::unique_ptr<HostForm> make_form(const c10::OperatorHandle& op) {
   }
   if (const MetaRow* meta = meta_row(row.name)) {
     form->info.meta = meta->function;
-    form->info.exact_out = meta->exact_out;
+    form->info.exact_out = meta->kernel == Structured::kExact;
   }
   form->info.cpu = origin->functional;
   return form;

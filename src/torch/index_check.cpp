@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "ops/core/rules_by_op.h"
+#include "ops/core/row.h"
 #include "torch/recorder.h"
 #include "torch/runtime.h"
 
@@ -16,58 +16,8 @@ namespace tp::torch_room {
 
 namespace {
 
-enum class Size : uint8_t { kDim, kFirstDim, kNumel, kClasses, kEachDim };
-
-struct Found {
-  int64_t value, dim, size;
-};
-
-using Words = std::string (*)(const Found&);
-
-std::string in_self(const Found&) { return "index out of range in self"; }
-std::string in_data(const Found& f) {
-  return cat("INDICES element is out of DATA bounds, id=", f.value, " axis_dim=", f.size);
-}
-std::string of_dim(const Found& f) {
-  return cat("index ", f.value, " is out of bounds for dimension ", f.dim, " with size ", f.size);
-}
-std::string of_copy(const Found& f) { return cat("index_copy_(): ", of_dim(f)); }
-std::string of_elements(const Found& f) {
-  return cat("out of range: tried to access index ", f.value, " on a tensor of ", f.size,
-             " elements.");
-}
-std::string of_classes(const Found& f) { return cat("Target ", f.value, " is out of bounds."); }
-
-}  // namespace
-
-struct IndexRule {
-  const char* ops;
-  const char* index;  // the argument
-  Size size;
-  bool negative;  // do negative ones count from the end?
-  Code code;
-  Words words;
-};
-
-namespace {
-
-constexpr IndexRule kRules[] = {
-    {"embedding", "indices", Size::kFirstDim, false, Code::kIndex, in_self},
-    {"index_select", "index", Size::kDim, false, Code::kIndex, in_self},
-    {"index_reduce", "index", Size::kDim, false, Code::kIndex, in_self},
-    {"index_copy", "index", Size::kDim, false, Code::kIndex, of_copy},
-    {"index_fill.int_Scalar index_fill.int_Tensor", "index", Size::kDim, true, Code::kIndex,
-     of_dim},
-    {"gather scatter.src scatter.value scatter.reduce scatter.value_reduce scatter_add "
-     "scatter_reduce.two",
-     "index", Size::kDim, false, Code::kRuntime, of_dim},
-    {"index_add", "index", Size::kDim, false, Code::kRuntime, of_dim},
-    {"take put", "index", Size::kNumel, true, Code::kIndex, of_elements},
-    {"index.Tensor index_put _index_put_impl", "indices", Size::kEachDim, true, Code::kIndex,
-     of_dim},
-    {"nll_loss_forward nll_loss2d_forward", "target", Size::kClasses, false, Code::kIndex,
-     of_classes},
-};
+using ops::IndexRule;
+using Size = IndexRule::Size;
 
 // The values of an index tensor, where the host has them.
 at::Tensor on_host(const at::Tensor& t) {
@@ -117,13 +67,10 @@ const c10::IValue& argument(const OpInfo& op, c10::ArrayRef<c10::IValue> args,
 // Where there is nothing, no index is right, whatever it is. Eager stumbles there, each op in its
 // way.
 void check_nothing(const IndexRule& r, const at::Tensor& index, int64_t dim) {
-  std::string_view ops = r.ops;
-  if (!index.numel() || ops == "index_add" || !at::isIntegralType(index.scalar_type(), false))
-    return;
-  if (ops == "embedding")
-    fail(Code::kRuntime, "index_select(): self indexing axis dim should be positive");
-  bool by_row = ops.starts_with("index_fill") || ops == "index_copy";
-  fail(by_row ? Code::kRuntime : r.code, r.words({0, dim, 0}));
+  if (!index.numel() || !at::isIntegralType(index.scalar_type(), false)) return;
+  ops::BadIndex first{0, dim, 0};
+  if (r.nothing) return r.nothing(first);
+  fail(r.code, r.words(first));
 }
 
 void check(const IndexRule& r, const at::Tensor& index, int64_t dim, int64_t size,
@@ -147,22 +94,17 @@ void check_each_dim(const IndexRule& r, const at::Tensor& self, const c10::IValu
 
 }  // namespace
 
-const IndexRule* index_rule(std::string_view row) {
-  static const auto* rules = new ops::RulesByOp<IndexRule>(kRules);
-  return rules->find(row);
-}
-
 void check_indices(const OpInfo& op, c10::ArrayRef<c10::IValue> args) {
-  const IndexRule& r = *op.index_rule;
-  const c10::IValue& index = argument(op, args, r.index);
+  const IndexRule& r = *op.row->index;
+  const c10::IValue& index = argument(op, args, r.argument);
   const at::Tensor& self = args[0].toTensor();
   if (index.isNone()) return;
   switch (r.size) {
     case Size::kDim: {
       int64_t dim = at::maybe_wrap_dim(argument(op, args, "dim").toInt(), self.dim());
       IndexRule by_dim = r;
-      if (std::string_view(r.ops) == "index_select" && dim != 0)  // eager has two kernels
-        by_dim.code = Code::kRuntime, by_dim.words = in_data;
+      if (r.words_of_later_dims && dim != 0)
+        by_dim.code = Code::kRuntime, by_dim.words = r.words_of_later_dims;
       return check(by_dim, index.toTensor(), dim, self.dim() ? self.size(dim) : 1);
     }
     case Size::kFirstDim:

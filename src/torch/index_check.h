@@ -12,10 +12,7 @@
 namespace tp::torch_room {
 
 struct OpInfo;
-struct IndexRule;
-// The rule of a row; null where the op takes no indices.
-const IndexRule* index_rule(std::string_view row);
-// Throws where an index is out of range. `args` in the row's order.
+// Throws where an index is out of range by the row's rule (ops::Row::index). `args` in its order.
 void check_indices(const OpInfo& op, c10::ArrayRef<c10::IValue> args);
 
 }  // namespace tp::torch_room

@@ -177,15 +177,15 @@ void stack(Stack* s) {
 }
 
 constexpr MetaRow kRows[] = {
-    {"aten::stack", stack, false},
-    {"aten::roll", roll, false},
-    {"aten::index_add", index_func<0>, true},
-    {"aten::index_reduce", index_func<1>, true},
-    {"aten::linalg_solve_triangular", solve_triangular, false},
-    {"aten::_cholesky_solve_helper", cholesky_solve, false},
-    {"aten::_fft_c2c", fft_c2c, false},
-    {"aten::_fft_r2c", fft_r2c, false},
-    {"aten::_fft_c2r", fft_c2r, false},
+    {"aten::stack", stack, Structured::kNo},
+    {"aten::roll", roll, Structured::kNo},
+    {"aten::index_add", index_func<0>, Structured::kExact},
+    {"aten::index_reduce", index_func<1>, Structured::kExact},
+    {"aten::linalg_solve_triangular", solve_triangular, Structured::kNo},
+    {"aten::_cholesky_solve_helper", cholesky_solve, Structured::kNo},
+    {"aten::_fft_c2c", fft_c2c, Structured::kNo},
+    {"aten::_fft_r2c", fft_r2c, Structured::kNo},
+    {"aten::_fft_c2r", fft_c2r, Structured::kNo},
 };
 
 }  // namespace

@@ -21,5 +21,5 @@ void call_boxed(Stack* stack) {
 
 }  // namespace tp::torch_room
 
-#define META_ROW(name, schema, function, exact_out) \
-  {name, &call_boxed<schema, &function>, exact_out},
+#define META_ROW(name, schema, function, kernel) \
+  {name, &call_boxed<schema, &function>, Structured::kernel},

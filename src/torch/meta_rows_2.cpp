@@ -11,7 +11,7 @@ namespace tp::torch_room {
 std::span<const MetaRow> meta_rows_2() {
   static const MetaRow kRows[] = {
 #include "gen/meta_rows.inc"
-      {"", nullptr}};
+      {"", nullptr, Structured::kNo}};
   return {kRows, std::size(kRows) - 1};
 }
 

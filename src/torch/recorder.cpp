@@ -173,7 +173,7 @@ int64_t Call::operand(Value v, const Impl* t) {
 }
 
 void Call::note_divisor(const at::Scalar& s) {
-  by_zero_ |= op_.divides && !operands_.empty() && !s.isComplex() && s.toDouble() == 0;
+  by_zero_ |= op_.row->divides && !operands_.empty() && !s.isComplex() && s.toDouble() == 0;
 }
 
 int64_t Call::number(const at::Scalar& s, bool wrapped) {
@@ -362,9 +362,10 @@ std::unique_ptr<Dims> Call::strides_of(Type result, const Stack& args) const {
     case ops::Layout::kContiguous:
       return nullptr;
     case ops::Layout::kIterator:
-    case ops::Layout::kIteratorReversed: {
+    case ops::Layout::kIteratorReversed:
+    case ops::Layout::kIteratorOfRest: {
       Stack cast = args;
-      lay_out_casts(cast, op_.base_name == "aten::where.self" ? 1 : 0);  // a condition is none
+      lay_out_casts(cast, op_.row->layout == ops::Layout::kIteratorOfRest ? 1 : 0);
       return iterator_strides(std::move(cast), result,
                               op_.row->layout == ops::Layout::kIteratorReversed);
     }

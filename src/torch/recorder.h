@@ -29,11 +29,14 @@ using Stack = std::vector<c10::IValue>;
 // tensors. Null: the row
 // has a rule.
 using MetaFunction = void (*)(Stack*);
+// What PyTorch's structured kernel of an overload makes of out=: it wants the result's own dtype,
+// or casts into it as TensorIterators do. kNo: the overload has no structured kernel.
+enum class Structured : uint8_t { kNo, kExact, kIterates };
 // The generated table (tools/gen_meta.py), in parts that compile side by side.
 struct MetaRow {
   const char* overload;
   MetaFunction function;
-  bool exact_out;  // does eager's out= form want the result's own dtype?
+  Structured kernel;
 };
 const MetaRow* meta_row(std::string_view overload);
 std::span<const MetaRow> meta_rows_0();
@@ -59,8 +62,6 @@ enum class ArgKind : uint8_t {
   kSkip
 };
 
-struct IndexRule;
-
 struct ArgInfo {
   ir::Symbol symbol;
   ArgKind kind;
@@ -82,15 +83,9 @@ struct OpInfo {
   bool returns_lists = false;  // several results, lists among them
   std::vector<size_t> writes;  // positions of the arguments of Row::writes
   MetaFunction meta = nullptr;
-  bool exact_out = false;                 // MetaRow's
-  const IndexRule* index_rule = nullptr;  // index_check.h
-  bool divides = false;                   // integers by what may be a number
-  bool no_alias = false;                  // may out= not be an argument?
-  bool takes_outs_dtype = false;
-  bool iterates = false;    // by PyTorch's TensorIterator, or as if: ops::iterates
-  bool lays_out = true;     // is what out= is resized to laid out as the op likes it?
-  bool fills_outs = false;  // an out= of as many elements keeps its shape: arange, linspace
-  std::string base_name;    // "aten::add.Tensor", for messages
+  bool exact_out = false;  // does eager's out= form want the result's own dtype?
+  bool iterates = false;   // ops::Iterates, decided
+  std::string base_name;   // "aten::add.Tensor", for messages
   // A host op without a meta function: its CPU kernel tells the types (host_op.h).
   std::optional<c10::OperatorHandle> cpu = {};
 };

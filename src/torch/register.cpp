@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "torch/around.h"
 #include "torch/errors.h"
-#include "torch/index_check.h"
 #include "torch/kernels.h"
 #include "torch/recorder.h"
 #include "torch/schema.h"
@@ -17,21 +16,11 @@
 namespace tp::torch_room {
 namespace {
 
-// Of integers these raise where the divisor is the number 0; of tensors nobody looks.
-constexpr std::string_view kDividing =
-    "aten::remainder.Scalar aten::remainder.Tensor aten::fmod.Scalar aten::fmod.Tensor "
-    "aten::floor_divide aten::floor_divide.Scalar aten::div.Tensor_mode";
-// These gather from what they may not overwrite meanwhile.
-constexpr std::string_view kNoAlias =
-    "aten::gather aten::take aten::cat aten::kthvalue aten::index_select";
-
 using c10::OperatorName;
 
 std::vector<std::string> g_table_errors;
 
-// A mask among the indices picks by value. One mask can be written through (index_put); to read
-// through masks, or to mix them with other indices, makes shapes follow from data: the CPU does
-// that.
+// Row::masks: is this a call for the CPU?
 bool needs_cpu(const Stack& stack, size_t args, bool writes) {
   bool mask = false;
   int count = 0;
@@ -60,18 +49,16 @@ void make_typed(const OpInfo& op, Stack& stack, size_t args) {
   }
 }
 
-enum class Indices : uint8_t { kNone, kRead, kWrite };
-
 class Kernel final : public c10::OperatorKernel {
  public:
-  Kernel(Form form, Indices indices, Around around)
-      : form_(form), indices_(indices), around_(around) {
+  Kernel(Form form, Around around) : form_(form), around_(around) {
     for (const ArgInfo& a : form.op->args) takes_indices_ |= a.kind == ArgKind::kOptTensorList;
   }
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) const {
     size_t args = op.schema().arguments().size();
     if (takes_indices_) make_typed(*form_.op, *stack, args);
-    if (indices_ != Indices::kNone && needs_cpu(*stack, args, indices_ == Indices::kWrite))
+    ops::Masks masks = form_.op->row->masks;
+    if (masks != ops::Masks::kNone && needs_cpu(*stack, args, masks == ops::Masks::kWritten))
       return cpu_fallback(op, stack);
     auto record = [&] { record_boxed(form_, op.schema(), stack); };
     if (around_) [[unlikely]]
@@ -81,10 +68,21 @@ class Kernel final : public c10::OperatorKernel {
 
  private:
   Form form_;
-  Indices indices_;
   bool takes_indices_ = false;
   Around around_;  // or null
 };
+
+bool iterates(const ops::Row& row, const MetaRow* meta) {
+  if (row.iterates != ops::Iterates::kAsKernel) return row.iterates == ops::Iterates::kYes;
+  switch (row.layout) {
+    case ops::Layout::kIterator:
+    case ops::Layout::kIteratorReversed:
+    case ops::Layout::kIteratorOfRest:
+      return true;
+    default:
+      return meta && meta->kernel == Structured::kIterates;
+  }
+}
 
 class Registrar {
  public:
@@ -118,14 +116,10 @@ class Registrar {
       if (!at) return error(row, cat("writes ", w, ", which is not an argument")), nullptr;
       i.writes.push_back(static_cast<size_t>(*at));
     }
-    i.no_alias = has_word(kNoAlias, row.name);
-    i.index_rule = index_rule(row.name);
-    i.divides = has_word(kDividing, row.name);
-    i.iterates = ops::iterates(row);
-    i.fills_outs = ops::fills_outs(row.name);
-    i.takes_outs_dtype = ops::takes_outs_dtype(row.name);
-    if (const MetaRow* meta = meta_row(row.name)) {
-      i.exact_out = meta->exact_out;
+    const MetaRow* meta = meta_row(row.name);
+    i.iterates = iterates(row, meta);
+    if (meta) {
+      i.exact_out = meta->kernel == Structured::kExact && row.out.dtype == ops::OutDtype::kAsKernel;
       if (!row.type || row.layout == ops::Layout::kMeta) i.meta = meta->function;
     }
     if (!row.type && !i.meta)
@@ -152,11 +146,8 @@ class Registrar {
     if (op->hasKernelForDispatchKey(c10::DispatchKey::XLA))
       return;  // written by hand (factories, views)
     if (TypedAdd add = typed_kernel(name)) return add(lib_, name.c_str(), form.op);
-    Indices indices = name.starts_with("aten::index.")            ? Indices::kRead
-                      : name.starts_with("aten::_index_put_impl") ? Indices::kWrite
-                                                                  : Indices::kNone;
     lib_.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
-                                std::make_unique<Kernel>(form, indices, around(name))));
+                                std::make_unique<Kernel>(form, around(name))));
   }
 
   torch::Library& lib_;

@@ -31,7 +31,7 @@ void write_result(const at::Tensor& to, Value v) {
 
 void write_out(const OpInfo& op, const at::Tensor& out, const Result& r, Value v) {
   bool resized = at::native::resize_output(out, ref_of(r.type.dims()));
-  if (resized && r.strides && op.lays_out)
+  if (resized && r.strides && !op.row->out.row_major)
     adopt(impl_of(out), cast(std::move(v), to_dtype(out.scalar_type())), *r.strides);
   else
     write_result(out, std::move(v));
@@ -97,7 +97,7 @@ void check_no_alias(const at::Tensor& written, const at::Tensor& read) {
 
 // Do the arguments that a call writes share memory with those that it reads?
 void check_written(const Form& form, c10::ArrayRef<c10::IValue> args, const Inferred& types) {
-  bool out = form.kind == FormKind::kOut;
+  bool out = form.kind == FormKind::kOut, may_alias = form.op->row->out.may_alias;
   // What is resized has memory of its own by the time that most kernels look.
   auto resized = [&](size_t w, const at::Tensor& t) {
     size_t result = w - form.leading;
@@ -109,10 +109,10 @@ void check_written(const Form& form, c10::ArrayRef<c10::IValue> args, const Infe
     if (!args[w].isTensor()) continue;
     const at::Tensor& written = args[w].toTensor();
     if (!resized(w, written)) check_overlap(written);
-    auto check = out && form.op->no_alias ? check_no_alias : check_partial_overlap;
+    auto check = out && !may_alias ? check_no_alias : check_partial_overlap;
     for (size_t r = 0; r < reads; ++r) {
       if (r != w && args[r].isTensor()) check(written, args[r].toTensor());
-      if (form.op->no_alias && args[r].isTensorList())
+      if (!may_alias && args[r].isTensorList())
         for (const at::Tensor& t : args[r].toTensorVector()) check(written, t);
     }
   }
@@ -143,7 +143,7 @@ void out_results(const OpInfo& op, const Inferred& types, c10::ArrayRef<c10::IVa
   uint32_t next = 0;
   auto write_next = [&](const at::Tensor& t) {
     check_out(op, types.types[next], t);
-    if (op.fills_outs && t.numel() == types.types[next].numel())
+    if (op.row->out.keeps_shape && t.numel() == types.types[next].numel())
       t.copy_(wrap(types, next, node, t.device()).view(t.sizes()));
     else
       write_out(op, t, types.results[next], {node, next});
@@ -178,7 +178,8 @@ void functional_results(const OpInfo& op, const Inferred& types, const ir::NodeP
 c10::IValue argument(const Form& form, c10::ArrayRef<c10::IValue> args, size_t i) {
   bool dtype = form.op->args[i].kind == ArgKind::kDType;
   if (i < form.leading) {
-    bool theirs = dtype && form.kind == FormKind::kOut && form.op->takes_outs_dtype;
+    bool theirs = dtype && form.kind == FormKind::kOut &&
+                  form.op->row->out.dtype == ops::OutDtype::kComputedIn;
     if (!theirs || !args[i].isNone()) return args[i];
   }
   return dtype ? c10::IValue(args.back().toTensor().scalar_type()) : c10::IValue();
@@ -205,7 +206,7 @@ void record_boxed(const Form& form, const c10::FunctionSchema& schema, Stack* st
         const Inferred& types = call.infer(form.kind, [&](Stack& s) {
           for (size_t i = 0; i < op.args.size(); ++i) s.push_back(argument(form, args, i));
         });
-        if (op.index_rule) check_indices(op, args);
+        if (op.row->index) check_indices(op, args);
         if (form.kind != FormKind::kFunctional) check_written(form, args, types);
         ir::NodePtr node = call.node(types);
         auto arg = [&](size_t i) { return args[i].isTensor() ? args[i].toTensor() : at::Tensor(); };

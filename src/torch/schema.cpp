@@ -114,18 +114,12 @@ OperatorName parse_name(std::string_view s) {
   return {std::string(s.substr(0, dot)), std::string(s.substr(dot + 1))};
 }
 
-// Their out= forms resize and no more, so what they resized is row-major, whatever the strides of
-// the functional form.
-constexpr std::string_view kOnlyResizing =
-    "aten::_fft_c2c aten::_fft_r2c aten::_fft_c2r aten::cholesky";
-
 OpInfo op_info(const ops::Row& row, const c10::FunctionSchema& schema) {
   OpInfo i;
   i.row = &row;
   i.kind = &ops::kind_of(row);
   i.num_returns = schema.returns().size();
   i.base_name = row.name;
-  i.lays_out = !has_word(kOnlyResizing, row.name);
   for (const c10::Argument& a : schema.arguments()) i.args.push_back(arg_info(a, row));
   for (const c10::Argument& r : schema.returns()) {
     bool list = r.type()->kind() == c10::TypeKind::ListType;

@@ -10,6 +10,7 @@
 #include "hlo/builder.h"
 #include "ir/attrs.h"
 #include "ir/node.h"
+#include "ops/core/eager_rules.h"
 
 namespace tp::ops {
 
@@ -127,6 +128,7 @@ enum class Layout : unsigned char {
   kContiguous,
   kIterator,          // elementwise: what PyTorch's TensorIterator makes of all tensor arguments
   kIteratorReversed,  // the same, the last argument first
+  kIteratorOfRest,    // the same, but the first argument, a condition, is not promoted
   kSuggested,         // channels_last where one of the first two operands is
   kMeta,              // what the op's function in torch/meta_own.cpp gives
   kCopyOfFirst,       // clone: the (dense) strides of the first operand, those of size-1 dims too
@@ -168,26 +170,27 @@ struct Row {
   // For rows whose numbers follow from several attributes (a view's offset is some slice's start):
   // appends the numbers, and the structure that they leave. `general` names what they come from.
   SplitRule split = nullptr;
+  // Eager's CPU kernels, with the dtypes that they take. None: what the shape function takes.
+  Kernels kernels = {};
+  Iterates iterates = Iterates::kAsKernel;
+  Out out = {};
+  // Throws with eager's words where the in-place form may not write a tensor of that dtype.
+  void (*check_inplace)(DType self) = nullptr;
+  // Integers by what may be the number 0: eager raises then; of tensors nobody looks.
+  bool divides = false;
+  Masks masks = Masks::kNone;
+  const IndexRule* index = nullptr;  // the values that an index argument may have
 };
 
 using Family = std::span<const Row>;
 
 // Throws with eager's words what eager's CPU kernel of this op would reject though its shape
-// function does not: Row::check, and dtypes (ops/core/kernel_dtypes.cpp). The recorder asks behind
-// the type rule, at a miss.
+// function does not: Row::check and Row::kernels. The recorder asks behind the type rule, at a
+// miss.
 void check_call(const Row& row, const Args& args);
-// Throws with eager's words where an out= tensor of that dtype is refused
-// (ops/core/out_dtypes.cpp).
+// The same for an out= tensor of that dtype (Row::out), and for one that the in-place form writes.
 void check_out(const Row& row, DType result, DType out);
-// The same for a tensor that the in-place form writes.
 void check_inplace(const Row& row, DType self);
-// Does the op compute in the dtype of out=, where it is given none?
-bool takes_outs_dtype(std::string_view row);
-// Does eager's kernel go through PyTorch's TensorIterator? Then an out= that overlaps itself is
-// refused before it is resized, and operands of another dtype are cast before strides are chosen.
-bool iterates(const Row& row);
-// Does an out= of as many elements keep its shape?
-bool fills_outs(std::string_view row);
 
 // All rows, family by family. Families are functions so that there is no static-initialisation
 // order.

@@ -16,12 +16,18 @@ void lower(Lowering& l, std::vector<V>& out) {
 }
 
 const Row kRows[] = {
-    {"aten::eq.Tensor", nullptr, lower<Cmp::kEq>}, {"aten::eq.Scalar", nullptr, lower<Cmp::kEq>},
-    {"aten::ne.Tensor", nullptr, lower<Cmp::kNe>}, {"aten::ne.Scalar", nullptr, lower<Cmp::kNe>},
-    {"aten::lt.Tensor", nullptr, lower<Cmp::kLt>}, {"aten::lt.Scalar", nullptr, lower<Cmp::kLt>},
-    {"aten::le.Tensor", nullptr, lower<Cmp::kLe>}, {"aten::le.Scalar", nullptr, lower<Cmp::kLe>},
-    {"aten::gt.Tensor", nullptr, lower<Cmp::kGt>}, {"aten::gt.Scalar", nullptr, lower<Cmp::kGt>},
-    {"aten::ge.Tensor", nullptr, lower<Cmp::kGe>}, {"aten::ge.Scalar", nullptr, lower<Cmp::kGe>},
+    {"aten::eq.Tensor", nullptr, lower<Cmp::kEq>},
+    {"aten::eq.Scalar", nullptr, lower<Cmp::kEq>},
+    {"aten::ne.Tensor", nullptr, lower<Cmp::kNe>},
+    {"aten::ne.Scalar", nullptr, lower<Cmp::kNe>},
+    {.name = "aten::lt.Tensor", .lower = lower<Cmp::kLt>, .kernels = {{"lt_cpu", takes::kReals}}},
+    {.name = "aten::lt.Scalar", .lower = lower<Cmp::kLt>, .kernels = {{"lt_cpu", takes::kReals}}},
+    {.name = "aten::le.Tensor", .lower = lower<Cmp::kLe>, .kernels = {{"le_cpu", takes::kReals}}},
+    {.name = "aten::le.Scalar", .lower = lower<Cmp::kLe>, .kernels = {{"le_cpu", takes::kReals}}},
+    {.name = "aten::gt.Tensor", .lower = lower<Cmp::kGt>, .kernels = {{"gt_cpu", takes::kReals}}},
+    {.name = "aten::gt.Scalar", .lower = lower<Cmp::kGt>, .kernels = {{"gt_cpu", takes::kReals}}},
+    {.name = "aten::ge.Tensor", .lower = lower<Cmp::kGe>, .kernels = {{"ge_cpu", takes::kReals}}},
+    {.name = "aten::ge.Scalar", .lower = lower<Cmp::kGe>, .kernels = {{"ge_cpu", takes::kReals}}},
 };
 
 }  // namespace

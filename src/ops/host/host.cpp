@@ -55,16 +55,16 @@ void segment_reduce_type(const Args& a, std::vector<Type>& out) {
   out.push_back(data.with(dims));
 }
 
-struct Rule {
-  std::string_view name;
-  TypeRule type;
+// Of most host ops nothing is known but the name.
+constexpr Row kKnown[] = {
+    {.name = "aten::segment_reduce", .type = segment_reduce_type},
+    {.name = "aten::cholesky", .out = {.row_major = true}},
 };
-constexpr Rule kRules[] = {{"aten::segment_reduce", segment_reduce_type}};
 
-TypeRule rule_of(std::string_view name) {
-  for (const Rule& r : kRules)
-    if (r.name == name) return r.type;
-  return nullptr;
+Row row_for(std::string_view name) {
+  for (const Row& r : kKnown)
+    if (r.name == name) return r;
+  return Row();
 }
 
 struct HostRow {
@@ -100,13 +100,17 @@ const Row& host_row(std::string_view name) {
   auto made = std::make_unique<HostRow>();
   HostRow& r = *made;
   r.name = name;
-  r.row = Row{.name = r.name.c_str(), .type = rule_of(name), .lower = host_call};
+  r.row = row_for(name);
+  r.row.name = r.name.c_str();
+  r.row.lower = host_call;
   r.kind = ir::make_kind(r.name.c_str());
   r.kind.host = true;
   all.by_address[&r.row] = all.by_address[&r.kind] = &r;
   all.by_name.emplace(r.name, std::move(made));
   return r.row;
 }
+
+Family known_host_rows() { return kKnown; }
 
 const ir::OpKind* host_kind_of(const Row& row) {
   HostRow* r = find(&row);

@@ -20,6 +20,8 @@ struct NoType {};
 // The row of a host op; made at the first call for a name, lives for the process. Most have no type
 // rule: the recorder asks PyTorch.
 const Row& host_row(std::string_view name);
+// Those of which something is known beforehand: what their rows start as.
+Family known_host_rows();
 
 // For table.cpp: null where the row or kind is no host op's.
 const ir::OpKind* host_kind_of(const Row& row);

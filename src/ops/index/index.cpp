@@ -96,42 +96,139 @@ void check_places(const Args& a) {
 }
 
 // A write into a copy of self, whose strides it keeps.
-constexpr Row writes(const char* name, TypeRule type, LowerRule lower, const char* also = "") {
-  return {.name = name, .type = type, .lower = lower, .layout = Layout::kCopyOfFirst, .also = also};
+// --- what eager refuses
+
+std::string same_as_self(DType, DType) {
+  return "index_select(): self and result must have the same scalar type";
 }
-constexpr Row scatters(const char* name, LowerRule lower) {
-  return {.name = name, .lower = lower, .layout = Layout::kCopyOfFirst, .check = check_places};
+std::string take_words(DType want, DType have) {
+  return cat("take(): self and out expected to have the same dtype, but got self.dtype = ",
+             eager_name(want).scalar, " and out.dtype = ", eager_name(have).scalar);
 }
-constexpr Row reads(const char* name, TypeRule type, LowerRule lower) {
-  return {.name = name, .type = type, .lower = lower};
+
+std::string in_self(const BadIndex&) { return "index out of range in self"; }
+std::string in_data(const BadIndex& i) {
+  return cat("INDICES element is out of DATA bounds, id=", i.value, " axis_dim=", i.size);
+}
+std::string of_dim(const BadIndex& i) {
+  return cat("index ", i.value, " is out of bounds for dimension ", i.dim, " with size ", i.size);
+}
+std::string of_copy(const BadIndex& i) { return cat("index_copy_(): ", of_dim(i)); }
+std::string of_elements(const BadIndex& i) {
+  return cat("out of range: tried to access index ", i.value, " on a tensor of ", i.size,
+             " elements.");
+}
+template <std::string (*words)(const BadIndex&)>
+void as_runtime_error(const BadIndex& i) {
+  fail(Code::kRuntime, words(i));
+}
+void is_ignored(const BadIndex&) {}
+
+using Size = IndexRule::Size;
+constexpr IndexRule kSelected = {
+    .argument = "index", .size = Size::kDim, .words = in_self, .words_of_later_dims = in_data};
+constexpr IndexRule kInDim = {.argument = "index", .size = Size::kDim, .words = in_self};
+constexpr IndexRule kCopied = {.argument = "index",
+                               .size = Size::kDim,
+                               .words = of_copy,
+                               .nothing = as_runtime_error<of_copy>};
+constexpr IndexRule kFilled = {.argument = "index",
+                               .size = Size::kDim,
+                               .negative = true,
+                               .words = of_dim,
+                               .nothing = as_runtime_error<of_dim>};
+constexpr IndexRule kPlaces = {
+    .argument = "index", .size = Size::kDim, .code = Code::kRuntime, .words = of_dim};
+constexpr IndexRule kAdded = {.argument = "index",
+                              .size = Size::kDim,
+                              .code = Code::kRuntime,
+                              .words = of_dim,
+                              .nothing = is_ignored};
+constexpr IndexRule kElements = {
+    .argument = "index", .size = Size::kNumel, .negative = true, .words = of_elements};
+constexpr IndexRule kEachDim = {
+    .argument = "indices", .size = Size::kEachDim, .negative = true, .words = of_dim};
+
+constexpr Row writes(Row r) {
+  r.layout = Layout::kCopyOfFirst;
+  return r;
+}
+constexpr Row scatters(Row r) {
+  r.layout = Layout::kCopyOfFirst;
+  r.check = check_places;
+  r.iterates = Iterates::kYes;
+  r.index = &kPlaces;
+  return r;
 }
 
 }  // namespace
 
 Family index() {
   static const Row kRows[] = {
-      reads("aten::index_select", index_select_type, index_select_lower),
-      {.name = "aten::gather", .lower = gather_lower, .check = check_places},
-      reads("aten::take", take_type, take_lower),
-      reads("aten::nonzero_static", nonzero_static_type, nonzero_static_lower),
-      reads("aten::index.Tensor", nullptr, index_tensor_lower),
-      writes("aten::_index_put_impl", index_put_type, index_put_lower, "aten::_index_put_impl_"),
-      writes("aten::index_put", index_put_type, index_put_lower),
-      scatters("aten::scatter.src", scatter_src_lower),
-      scatters("aten::scatter.value", scatter_value_lower),
-      scatters("aten::scatter.reduce", scatter_reduce_lower),
-      scatters("aten::scatter.value_reduce", scatter_value_reduce_lower),
-      scatters("aten::scatter_add", scatter_add_lower),
-      scatters("aten::scatter_reduce.two", scatter_reduce_two_lower),
-      writes("aten::index_add", nullptr, index_add_lower),
-      writes("aten::index_copy", nullptr, index_copy_lower),
-      writes("aten::index_reduce", nullptr, index_reduce_lower),
-      writes("aten::index_fill.int_Scalar", index_fill_type, index_fill_lower),
-      writes("aten::index_fill.int_Tensor", index_fill_type, index_fill_lower),
-      writes("aten::put", put_type, put_lower),
-      reads("aten::masked_scatter", masked_scatter_type, masked_scatter_lower),
-      reads("aten::masked_scatter_backward", masked_scatter_backward_type,
-            masked_scatter_backward_lower),
+      {.name = "aten::index_select",
+       .type = index_select_type,
+       .lower = index_select_lower,
+       .iterates = Iterates::kYes,
+       .out = {.check = out_wants<same_as_self>, .may_alias = false},
+       .index = &kSelected},
+      {.name = "aten::gather",
+       .lower = gather_lower,
+       .check = check_places,
+       .out = {.may_alias = false},
+       .index = &kPlaces},
+      {.name = "aten::take",
+       .type = take_type,
+       .lower = take_lower,
+       .iterates = Iterates::kYes,
+       .out = {.check = out_wants<take_words>, .may_alias = false},
+       .index = &kElements},
+      {.name = "aten::nonzero_static", .type = nonzero_static_type, .lower = nonzero_static_lower},
+      {.name = "aten::index.Tensor",
+       .lower = index_tensor_lower,
+       .masks = Masks::kRead,
+       .index = &kEachDim},
+      writes({.name = "aten::_index_put_impl",
+              .type = index_put_type,
+              .lower = index_put_lower,
+              .also = "aten::_index_put_impl_",
+              .masks = Masks::kWritten,
+              .index = &kEachDim}),
+      writes({.name = "aten::index_put",
+              .type = index_put_type,
+              .lower = index_put_lower,
+              .index = &kEachDim}),
+      scatters({.name = "aten::scatter.src", .lower = scatter_src_lower}),
+      scatters({.name = "aten::scatter.value", .lower = scatter_value_lower}),
+      scatters({.name = "aten::scatter.reduce", .lower = scatter_reduce_lower}),
+      scatters({.name = "aten::scatter.value_reduce", .lower = scatter_value_reduce_lower}),
+      scatters({.name = "aten::scatter_add", .lower = scatter_add_lower}),
+      scatters({.name = "aten::scatter_reduce.two",
+                .lower = scatter_reduce_two_lower,
+                .kernels = {{"scatter_gather_tensor_cpu_reduce_mean",
+                             takes::kNoBools | takes::kEmpty, "self", "reduce", "mean"},
+                            {"scatter_gather_tensor_cpu_reduce_amax", takes::kReals | takes::kEmpty,
+                             "self", "reduce", "amax"},
+                            {"scatter_gather_tensor_cpu_reduce_amin", takes::kReals | takes::kEmpty,
+                             "self", "reduce", "amin"}}}),
+      writes({.name = "aten::index_add", .lower = index_add_lower, .index = &kAdded}),
+      writes({.name = "aten::index_copy", .lower = index_copy_lower, .index = &kCopied}),
+      writes({.name = "aten::index_reduce",
+              .lower = index_reduce_lower,
+              .kernels = {{"index_func_", takes::kNumbers, "self"}},
+              .index = &kInDim}),
+      writes({.name = "aten::index_fill.int_Scalar",
+              .type = index_fill_type,
+              .lower = index_fill_lower,
+              .index = &kFilled}),
+      writes({.name = "aten::index_fill.int_Tensor",
+              .type = index_fill_type,
+              .lower = index_fill_lower,
+              .index = &kFilled}),
+      writes({.name = "aten::put", .type = put_type, .lower = put_lower, .index = &kElements}),
+      {.name = "aten::masked_scatter", .type = masked_scatter_type, .lower = masked_scatter_lower},
+      {.name = "aten::masked_scatter_backward",
+       .type = masked_scatter_backward_type,
+       .lower = masked_scatter_backward_lower},
   };
   return kRows;
 }

@@ -237,7 +237,10 @@ void pdist_backward(Lowering& l, std::vector<V>& out) {
 
 Family distance() {
   static const Row kRows[] = {
-      {.name = "aten::linalg_cross", .lower = cross, .check = check_cross},
+      {.name = "aten::linalg_cross",
+       .lower = cross,
+       .check = check_cross,
+       .kernels = {{"cross", takes::kNoBools}}},
       {"aten::_cdist_forward", type_cdist, cdist},
       {"aten::_cdist_backward", type_cdist_backward, cdist_backward},
       {"aten::_pdist_forward", type_pdist, pdist},

@@ -114,9 +114,9 @@ void c2r(Lowering& l, std::vector<V>& out) {
 }
 
 const Row kRows[] = {
-    {"aten::_fft_c2c", nullptr, c2c},
-    {"aten::_fft_r2c", nullptr, r2c},
-    {"aten::_fft_c2r", nullptr, c2r},
+    {.name = "aten::_fft_c2c", .lower = c2c, .out = {.row_major = true}},
+    {.name = "aten::_fft_r2c", .lower = r2c, .out = {.row_major = true}},
+    {.name = "aten::_fft_c2r", .lower = c2r, .out = {.row_major = true}},
 };
 
 }  // namespace

@@ -57,9 +57,15 @@ void cholesky_solve(Lowering& l, std::vector<V>& out) {
 }
 
 const Row kRows[] = {
-    {"aten::linalg_solve_triangular", nullptr, solve_triangular},
-    {"aten::triangular_solve", nullptr, triangular_solve},
-    {"aten::_cholesky_solve_helper", nullptr, cholesky_solve},
+    {.name = "aten::linalg_solve_triangular",
+     .lower = solve_triangular,
+     .kernels = {{"triangular_solve_cpu", takes::kWide | takes::kComplexes}}},
+    {.name = "aten::triangular_solve",
+     .lower = triangular_solve,
+     .kernels = {{"triangular_solve_cpu", takes::kWide | takes::kComplexes}}},
+    {.name = "aten::_cholesky_solve_helper",
+     .lower = cholesky_solve,
+     .kernels = {{"cholesky_solve_cpu", takes::kWide | takes::kComplexes}}},
 };
 
 }  // namespace

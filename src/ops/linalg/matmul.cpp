@@ -200,25 +200,58 @@ void check_addmm(const Args& a) {
   check_expands(a.type("self"), {a.type("mat1").dim(0), a.type("mat2").dim(1)});
 }
 
-constexpr Row row(const char* name, TypeRule type, LowerRule lower, CheckRule check = nullptr) {
-  return {
-      .name = name, .type = type, .lower = lower, .special = Special::kProducts, .check = check};
+std::string dot_words(DType want, DType have) {
+  return cat("result dtype ", eager_name(have).scalar, " does not match input dtype ",
+             eager_name(want).scalar);
+}
+
+constexpr Row product(Row r) {
+  r.special = Special::kProducts;
+  return r;
 }
 
 const Row kRows[] = {
-    row("aten::mm", nullptr, multiply<"self", "mat2", kMatMat>, check_mm),
-    row("aten::bmm", nullptr, multiply<"self", "mat2", kBatched>, check_batches<"self", "mat2">),
-    row("aten::dot", type_dot<"tensor">, multiply<"self", "tensor", kVecVec>),
-    row("aten::vdot", type_dot<"other">, vdot),
-    row("aten::addmm", nullptr, add_multiply<"mat1", "mat2", kMatMat, matrices_use_blas>,
-        check_addmm),
-    row("aten::addmv", nullptr, add_multiply<"mat", "vec", kMatMat, vectors_use_blas>),
-    row("aten::addbmm", type_addbmm,
-        add_multiply<"batch1", "batch2", kSummedBatch, matrices_use_blas>),
-    row("aten::baddbmm", nullptr, add_multiply<"batch1", "batch2", kBatched, batches_use_blas>,
-        check_batches<"batch1", "batch2">),
-    row("aten::_addmm_activation", nullptr, add_multiply_activation, check_addmm),
-    row("aten::_trilinear", type_trilinear, trilinear),
+    product({.name = "aten::mm",
+             .lower = multiply<"self", "mat2", kMatMat>,
+             .check = check_mm,
+             .kernels = {{"addmm_impl_cpu_", takes::kNoBools | takes::kEmpty}}}),
+    product({.name = "aten::bmm",
+             .lower = multiply<"self", "mat2", kBatched>,
+             .check = check_batches<"self", "mat2">,
+             .kernels = {{"bmm", takes::kNoBools | takes::kEmpty}}}),
+    product({.name = "aten::dot",
+             .type = type_dot<"tensor">,
+             .lower = multiply<"self", "tensor", kVecVec>,
+             .kernels = {{"dot", takes::kNoBools}},
+             .out = {.check = out_wants<dot_words>}}),
+    product({.name = "aten::vdot",
+             .type = type_dot<"other">,
+             .lower = vdot,
+             .kernels = {{"dot", takes::kNoBools}},
+             .out = {.check = out_wants<dot_words>}}),
+    product({.name = "aten::addmm",
+             .lower = add_multiply<"mat1", "mat2", kMatMat, matrices_use_blas>,
+             .check = check_addmm,
+             .kernels = {{"addmm_impl_cpu_", takes::kNoBools | takes::kEmpty}}}),
+    product({.name = "aten::addmv",
+             .lower = add_multiply<"mat", "vec", kMatMat, vectors_use_blas>,
+             .kernels = {{"addmv_impl_cpu", takes::kNoBools | takes::kEmpty}}}),
+    product({.name = "aten::addbmm",
+             .type = type_addbmm,
+             .lower = add_multiply<"batch1", "batch2", kSummedBatch, matrices_use_blas>,
+             .kernels = {{"addmm_impl_cpu_", takes::kNoBools | takes::kEmpty}}}),
+    product({.name = "aten::baddbmm",
+             .lower = add_multiply<"batch1", "batch2", kBatched, batches_use_blas>,
+             .check = check_batches<"batch1", "batch2">,
+             .kernels = {{"baddbmm", takes::kNoBools | takes::kEmpty}}}),
+    product({.name = "aten::_addmm_activation",
+             .lower = add_multiply_activation,
+             .check = check_addmm,
+             .kernels = {{"addmm_impl_cpu_", takes::kNoBools | takes::kEmpty}}}),
+    product({.name = "aten::_trilinear",
+             .type = type_trilinear,
+             .lower = trilinear,
+             .kernels = {{"bmm", takes::kNoBools}}}),
 };
 
 }  // namespace

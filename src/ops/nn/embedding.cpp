@@ -302,11 +302,23 @@ void sample_backward_lower(Lowering& l, std::vector<V>& out) {
   out.push_back(b.convert(dot, l.out().dtype()));
 }
 
+std::string in_self(const BadIndex&) { return "index out of range in self"; }
+void no_rows(const BadIndex&) {
+  fail(Code::kRuntime, "index_select(): self indexing axis dim should be positive");
+}
+constexpr IndexRule kRowOfWeight = {.argument = "indices",
+                                    .size = IndexRule::Size::kFirstDim,
+                                    .words = in_self,
+                                    .nothing = no_rows};
+
 }  // namespace
 
 Family embedding() {
   static const Row kRows[] = {
-      {.name = "aten::embedding", .type = embedding_type, .lower = embedding_lower},
+      {.name = "aten::embedding",
+       .type = embedding_type,
+       .lower = embedding_lower,
+       .index = &kRowOfWeight},
       {.name = "aten::embedding_dense_backward",
        .type = dense_backward_type,
        .lower = dense_backward_lower},

@@ -268,10 +268,15 @@ constexpr Row range_row(const char* name, TypeRule type) {
           .type = type,
           .lower = arange_lower,
           .baked = "start end step",
-          .general = "start end step"};
+          .general = "start end step",
+          .out = {.keeps_shape = true}};
 }
 constexpr Row space_row(const char* name, LowerRule lower) {
-  return {.name = name, .type = linspace_type, .lower = lower, .numbers = "base"};
+  return {.name = name,
+          .type = linspace_type,
+          .lower = lower,
+          .numbers = "base",
+          .out = {.keeps_shape = true}};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "ops/core/families.h"
 #include "ops/core/helpers.h"
 #include "ops/index/indexing.h"
+#include "ops/random/multinomial.h"
 #include "ops/random/random_bits.h"
 #include "ops/random/random_reject.h"
 
@@ -238,53 +239,6 @@ void randperm_lower(Lowering& l, std::vector<V>& out) {
   put(l, out, sorted[1]);
 }
 
-void multinomial_type(const Args& a, std::vector<Type>& out) {
-  Type self = a.type("self");
-  int64_t n = a.i("num_samples");
-  if (self.rank() < 1 || self.rank() > 2) fail(Code::kRuntime, "prob_dist must be 1 or 2 dim");
-  if (!ir::is_float(self.dtype()))
-    fail(Code::kRuntime, cat("multinomial only supports floating-point dtypes for input, got: ",
-                             eager_name(self.dtype()).scalar));
-  if (n <= 0) fail(Code::kRuntime, "cannot sample n_sample <= 0 samples");
-  if (!a.b_or("replacement", false) && n > self.dims().back())
-    fail(Code::kRuntime, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
-  IntList dims = dims_of(self);
-  dims.back() = n;
-  out.push_back(ir::make_type(DType::kS64, dims));
-}
-// With replacement: where a uniform number falls among the running sums.
-V draw_with_replacement(Builder& b, Random& random, V p, int64_t n) {
-  int64_t categories = p.dim(1);
-  V sums = running_sum(b, p, 1);
-  V total = b.slice_dim(sums, 1, categories - 1, categories);
-  IntList dims{p.dim(0), n, categories};
-  V u = random.uniform(p.type.with(IntList{p.dim(0), n}));
-  u = b.mul(u, b.broadcast_to(total, u.dims()));
-  V wide_u = b.broadcast(u, p.type.with(dims), IntList{0, 1});
-  V wide_sums = b.broadcast(sums, p.type.with(dims), IntList{0, 2});
-  V passed = b.convert(b.compare(wide_sums, wide_u, Cmp::kLe), DType::kS64);
-  V place = b.reduce(passed, IntList{2}, Red::kSum);
-  return b.min(place, b.constant_int(categories - 1, place.type));
-}
-// Without: the largest of p / exponential, which is how eager draws too.
-void multinomial_lower(Lowering& l, std::vector<V>& out) {
-  Builder& b = l.builder();
-  V p = l.in("self");
-  if (l.out().numel() == 0) return out.push_back(b.zeros(l.out()));
-  p = b.convert(p, ir::compute_dtype(p.dtype()));
-  if (p.rank() == 1) p = b.reshape(p, IntList{1, p.dim(0)});
-  Random random(l);
-  int64_t n = l.i("num_samples");
-  V places;
-  if (l.b_or("replacement", false) && n > 1) {
-    places = draw_with_replacement(b, random, p, n);
-  } else {
-    V race = b.div(p, b.neg(b.log(random.open_uniform(p.type))));
-    places = b.slice_dim(sort_along(b, race, 1, true).indices, 1, 0, n);
-  }
-  out.push_back(b.reshape(places, l.out().dims()));
-}
-
 // --- dropout
 
 void dropout_type(const Args& a, std::vector<Type>& out) {
@@ -386,64 +340,110 @@ constexpr Range kExponential{"lambd", "exponential_ expects lambda > 0.0, but fo
 constexpr Range kGeometric{"p", "geometric_ expects p to be in (0, 1), but got p=", 0, 1, true};
 constexpr Range kBernoulli{"p", "bernoulli_ expects p to be in [0, 1], but got p=", 0, 1, false};
 
-constexpr Row fills(const char* name, TypeRule type, LowerRule lower, const char* numbers = "",
-                    const char* also = "", CheckRule check = nullptr) {
-  return {.name = name,
-          .type = type,
-          .lower = lower,
-          .layout = Layout::kIterator,
-          .special = Special::kRandom,
-          .numbers = numbers,
-          .also = also,
-          .check = check};
-}
-// eager's functional bernoulli makes a contiguous tensor.
-constexpr Row contiguous(Row r) {
-  r.layout = Layout::kContiguous;
+constexpr Row fills(Row r) {
+  r.layout = Layout::kIterator;
+  r.special = Special::kRandom;
   return r;
 }
-constexpr Row draws(const char* name, TypeRule type, LowerRule lower, const char* numbers = "") {
-  return {
-      .name = name, .type = type, .lower = lower, .special = Special::kRandom, .numbers = numbers};
+// eager's functional bernoulli makes a contiguous tensor.
+constexpr Row draws(Row r) {
+  r.special = Special::kRandom;
+  return r;
 }
 
 }  // namespace
 
 Family random() {
   static const Row kRows[] = {
-      fills("aten::uniform", uniform_type, uniform_lower, "from to", "", check_uniform),
-      fills("aten::normal_functional", normal_type, normal_lower, "mean std", "aten::normal_",
-            check_range<kNormal>),
-      fills("aten::log_normal", log_normal_type, log_normal_lower, "mean std", "",
-            check_range<kLogNormal>),
-      fills("aten::cauchy", cauchy_type, cauchy_lower, "median sigma", "", check_range<kCauchy>),
-      fills("aten::exponential", exponential_type, exponential_lower, "lambd", "",
-            check_range<kExponential>),
-      fills("aten::geometric", type_same, geometric_lower, "p", "", check_range<kGeometric>),
-      draws("aten::bernoulli", bernoulli_tensor_type, bernoulli_tensor_lower),
-      contiguous(fills("aten::bernoulli.p", type_same, bernoulli_p_lower, "p",
-                       "aten::bernoulli_.float", check_range<kBernoulli>)),
-      draws("aten::bernoulli.Tensor", bernoulli_tensor_type, bernoulli_tensor_lower),
-      fills("aten::random", random_type, random_lower),
-      fills("aten::random.from", random_range_type, random_range_lower),
-      fills("aten::random.to", random_range_type, random_range_lower),
-      fills("aten::native_dropout", dropout_type, dropout_lower, "p"),
-      fills("aten::rrelu_with_noise_functional", rrelu_type, rrelu_lower),
+      fills({.name = "aten::uniform",
+             .type = uniform_type,
+             .lower = uniform_lower,
+             .numbers = "from to",
+             .check = check_uniform}),
+      fills({.name = "aten::normal_functional",
+             .type = normal_type,
+             .lower = normal_lower,
+             .numbers = "mean std",
+             .also = "aten::normal_",
+             .check = check_range<kNormal>,
+             .kernels = {{"normal_kernel_cpu", takes::kInexact | takes::kEmpty, "self"}}}),
+      fills({.name = "aten::log_normal",
+             .type = log_normal_type,
+             .lower = log_normal_lower,
+             .numbers = "mean std",
+             .check = check_range<kLogNormal>}),
+      fills({.name = "aten::cauchy",
+             .type = cauchy_type,
+             .lower = cauchy_lower,
+             .numbers = "median sigma",
+             .check = check_range<kCauchy>}),
+      fills({.name = "aten::exponential",
+             .type = exponential_type,
+             .lower = exponential_lower,
+             .numbers = "lambd",
+             .check = check_range<kExponential>}),
+      fills({.name = "aten::geometric",
+             .type = type_same,
+             .lower = geometric_lower,
+             .numbers = "p",
+             .check = check_range<kGeometric>,
+             .kernels = {{"geometric_cpu", takes::kNumbers | takes::kEmpty, "self"}}}),
+      draws({.name = "aten::bernoulli",
+             .type = bernoulli_tensor_type,
+             .lower = bernoulli_tensor_lower}),
+      draws({.name = "aten::bernoulli.p",
+             .type = type_same,
+             .lower = bernoulli_p_lower,
+             .numbers = "p",
+             .also = "aten::bernoulli_.float",
+             .check = check_range<kBernoulli>,
+             .kernels = {{"bernoulli_scalar_cpu_", takes::kReals | takes::kEmpty, "self"}}}),
+      draws({.name = "aten::bernoulli.Tensor",
+             .type = bernoulli_tensor_type,
+             .lower = bernoulli_tensor_lower}),
+      fills({.name = "aten::random", .type = random_type, .lower = random_lower}),
+      fills({.name = "aten::random.from", .type = random_range_type, .lower = random_range_lower}),
+      fills({.name = "aten::random.to", .type = random_range_type, .lower = random_range_lower}),
+      fills({.name = "aten::native_dropout",
+             .type = dropout_type,
+             .lower = dropout_lower,
+             .numbers = "p"}),
+      fills({.name = "aten::rrelu_with_noise_functional",
+             .type = rrelu_type,
+             .lower = rrelu_lower,
+             .kernels = {{"rrelu_with_noise_out_cpu", takes::kWide, "self"}}}),
       {.name = "aten::rrelu_with_noise",
        .type = rrelu_type,
        .lower = rrelu_lower,
        .special = Special::kRandom,
-       .writes = "noise"},
-      draws("aten::normal.Tensor_Tensor", normal_tensors_type, normal_lower),
-      draws("aten::normal.Tensor_float", normal_tensor_type<"mean">, normal_lower, "std"),
-      draws("aten::normal.float_Tensor", normal_tensor_type<"std">, normal_lower, "mean"),
-      draws("aten::randperm", randperm_type, randperm_lower),
-      draws("aten::randperm.generator", randperm_type, randperm_lower),
-      draws("aten::multinomial", multinomial_type, multinomial_lower),
-      draws("aten::_standard_gamma", standard_gamma_type, standard_gamma_lower),
-      draws("aten::_sample_dirichlet", dirichlet_type, dirichlet_lower),
-      draws("aten::poisson", poisson_type, poisson_lower),
-      draws("aten::binomial", binomial_type, binomial_lower),
+       .writes = "noise",
+       .kernels = {{"leaky_relu_cpu", takes::kFloats, "self"}}},
+      draws({.name = "aten::normal.Tensor_Tensor",
+             .type = normal_tensors_type,
+             .lower = normal_lower,
+             .kernels = {{"normal_kernel_cpu", takes::kInexact, "mean"}}}),
+      draws({.name = "aten::normal.Tensor_float",
+             .type = normal_tensor_type<"mean">,
+             .lower = normal_lower,
+             .numbers = "std",
+             .kernels = {{"normal_kernel_cpu", takes::kInexact, "mean"}}}),
+      draws({.name = "aten::normal.float_Tensor",
+             .type = normal_tensor_type<"std">,
+             .lower = normal_lower,
+             .numbers = "mean",
+             .kernels = {{"normal_kernel_cpu", takes::kInexact, "std"}}}),
+      draws({.name = "aten::randperm", .type = randperm_type, .lower = randperm_lower}),
+      draws({.name = "aten::randperm.generator", .type = randperm_type, .lower = randperm_lower}),
+      draws({.name = "aten::multinomial",
+             .type = multinomial_type,
+             .lower = multinomial_lower,
+             .out = {.check = out_wants<multinomial_words>}}),
+      draws({.name = "aten::_standard_gamma",
+             .type = standard_gamma_type,
+             .lower = standard_gamma_lower}),
+      draws({.name = "aten::_sample_dirichlet", .type = dirichlet_type, .lower = dirichlet_lower}),
+      draws({.name = "aten::poisson", .type = poisson_type, .lower = poisson_lower}),
+      draws({.name = "aten::binomial", .type = binomial_type, .lower = binomial_lower}),
       {.name = "aten::native_dropout_backward",
        .type = dropout_backward_type,
        .lower = dropout_backward_lower,

@@ -199,17 +199,45 @@ void type_scalar(const Args& a, std::vector<Type>& out) {
   out.push_back(ir::scalar_type(a.type("self").dtype()));
 }
 
+std::string values_words(DType want, DType have) {
+  return cat("expected scalar type '", eager_name(want).scalar, "' but got '",
+             eager_name(have).scalar, "' for values output");
+}
+std::string same_type_words(DType, DType) { return "output values must be of same type as input"; }
+
 const Row kRows[] = {
     {"aten::max.dim", nullptr, extreme_dim<Red::kMax>},
     {"aten::min.dim", nullptr, extreme_dim<Red::kMin>},
     {"aten::argmax", nullptr, arg_extreme<Red::kMax>},
     {"aten::argmin", nullptr, arg_extreme<Red::kMin>},
-    {"aten::kthvalue", type_kth_value, kth_value},
-    {"aten::median", type_scalar, median<Nan::kWins>},
-    {"aten::nanmedian", type_scalar, median<Nan::kIgnored>},
-    {"aten::median.dim", type_with_index<"median">, median<Nan::kWins>},
-    {"aten::nanmedian.dim", type_with_index<"median">, median<Nan::kIgnored>},
-    {"aten::mode", type_with_index<"mode">, mode},
+    {.name = "aten::kthvalue",
+     .type = type_kth_value,
+     .lower = kth_value,
+     .kernels = {{"kthvalue_cpu", takes::kNumbers | takes::kScalars}},
+     .out = {.check = out_wants<same_type_words>, .may_alias = false}},
+    {.name = "aten::median",
+     .type = type_scalar,
+     .lower = median<Nan::kWins>,
+     .kernels = {{"median_cpu", takes::kNumbers | takes::kEmpty}}},
+    {.name = "aten::nanmedian",
+     .type = type_scalar,
+     .lower = median<Nan::kIgnored>,
+     .kernels = {{"median_cpu", takes::kNumbers | takes::kEmpty}}},
+    {.name = "aten::median.dim",
+     .type = type_with_index<"median">,
+     .lower = median<Nan::kWins>,
+     .kernels = {{"median_out", takes::kNumbers | takes::kEmpty}},
+     .out = {.check = out_wants<values_words>}},
+    {.name = "aten::nanmedian.dim",
+     .type = type_with_index<"median">,
+     .lower = median<Nan::kIgnored>,
+     .kernels = {{"median_out", takes::kNumbers | takes::kEmpty}},
+     .out = {.check = out_wants<values_words>}},
+    {.name = "aten::mode",
+     .type = type_with_index<"mode">,
+     .lower = mode,
+     .kernels = {{"mode_cpu", takes::kReals | takes::kEmpty}},
+     .out = {.check = out_wants<values_words>}},
 };
 
 }  // namespace

@@ -91,20 +91,36 @@ void check_cumulative(const Args& a) {
         not_implemented_for(how == Red::kSum ? "cumsum_out_cpu" : "cumprod_out_cpu", DType::kPred));
 }
 
+std::string running(DType want, DType have) {
+  return cat("expected scalar_type ", eager_name(want).scalar, " but found ",
+             eager_name(have).scalar);
+}
+
 }  // namespace
 
 Family scan() {
   static const Row kRows[] = {
       {.name = "aten::cumsum",
        .lower = cumulative_lower<Red::kSum>,
-       .check = check_cumulative<Red::kSum>},
+       .check = check_cumulative<Red::kSum>,
+       .out = {.check = out_wants<expected_out_dtype>, .dtype = OutDtype::kComputedIn}},
       {.name = "aten::cumprod",
        .lower = cumulative_lower<Red::kProd>,
-       .check = check_cumulative<Red::kProd>},
-      {.name = "aten::logcumsumexp", .type = logcumsumexp_type, .lower = logcumsumexp_lower},
+       .check = check_cumulative<Red::kProd>,
+       .out = {.check = out_wants<expected_out_dtype>, .dtype = OutDtype::kComputedIn}},
+      {.name = "aten::logcumsumexp",
+       .type = logcumsumexp_type,
+       .lower = logcumsumexp_lower,
+       .out = {.check = out_wants<running>}},
       {.name = "aten::_logcumsumexp", .type = logcumsumexp_type, .lower = logcumsumexp_lower},
-      {.name = "aten::cummax", .type = extreme_type<Red::kMax>, .lower = extreme_lower<Red::kMax>},
-      {.name = "aten::cummin", .type = extreme_type<Red::kMin>, .lower = extreme_lower<Red::kMin>},
+      {.name = "aten::cummax",
+       .type = extreme_type<Red::kMax>,
+       .lower = extreme_lower<Red::kMax>,
+       .out = {.check = out_wants<running>}},
+      {.name = "aten::cummin",
+       .type = extreme_type<Red::kMin>,
+       .lower = extreme_lower<Red::kMin>,
+       .out = {.check = out_wants<running>}},
   };
   return kRows;
 }

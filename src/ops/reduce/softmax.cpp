@@ -61,10 +61,18 @@ void log_softmax_backward(Lowering& l, std::vector<V>& out) {
 }
 
 const Row kRows[] = {
-    {"aten::_softmax", nullptr, softmax},
-    {"aten::_log_softmax", nullptr, log_softmax},
-    {"aten::_softmax_backward_data", nullptr, softmax_backward},
-    {"aten::_log_softmax_backward_data", nullptr, log_softmax_backward},
+    {.name = "aten::_softmax",
+     .lower = softmax,
+     .kernels = {{"softmax_lastdim_kernel_impl", takes::kFloats | takes::kEmpty}}},
+    {.name = "aten::_log_softmax",
+     .lower = log_softmax,
+     .kernels = {{"log_softmax_lastdim_kernel_impl", takes::kFloats | takes::kEmpty}}},
+    {.name = "aten::_softmax_backward_data",
+     .lower = softmax_backward,
+     .kernels = {{"softmax_backward_lastdim_kernel_impl", takes::kFloats}}},
+    {.name = "aten::_log_softmax_backward_data",
+     .lower = log_softmax_backward,
+     .kernels = {{"log_softmax_backward_lastdim_kernel_impl", takes::kFloats}}},
 };
 
 }  // namespace

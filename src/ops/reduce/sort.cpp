@@ -60,6 +60,18 @@ void topk_lower(Lowering& l, std::vector<V>& out) {
   push_pair(out, b.transpose(s.values, perm), b.transpose(s.indices, perm));
 }
 
+// --- what out= may be
+
+std::string histogram_words(DType, DType) {
+  return "torch.histogram: input tensor and hist tensor should have the same dtype";
+}
+std::string places_words(DType, DType have) {
+  return cat(
+      "torch.searchsorted(): output tensor's dtype is wrong, it can only be Int(int32) or "
+      "Long(int64), but we got output tensor's dtype ",
+      eager_name(have).scalar);
+}
+
 }  // namespace
 
 Family sort() {
@@ -69,11 +81,30 @@ Family sort() {
       {.name = "aten::isin.Tensor_Tensor", .lower = isin_lower},
       {.name = "aten::isin.Tensor_Scalar", .lower = isin_lower},
       {.name = "aten::isin.Scalar_Tensor", .lower = isin_lower},
-      {.name = "aten::searchsorted.Tensor", .type = searchsorted_type, .lower = searchsorted_lower},
-      {.name = "aten::searchsorted.Scalar", .type = searchsorted_type, .lower = searchsorted_lower},
-      {.name = "aten::bucketize.Tensor", .type = bucketize_type, .lower = bucketize_lower},
-      {.name = "aten::bucketize.Scalar", .type = bucketize_type, .lower = bucketize_lower},
-      {.name = "aten::histc", .type = histc_type, .lower = histc_lower},
+      {.name = "aten::searchsorted.Tensor",
+       .type = searchsorted_type,
+       .lower = searchsorted_lower,
+       .kernels = {{"searchsorted_out_cpu", takes::kNumbers | takes::kEmpty}},
+       .out = {.check = out_wants<places_words>}},
+      {.name = "aten::searchsorted.Scalar",
+       .type = searchsorted_type,
+       .lower = searchsorted_lower,
+       .kernels = {{"searchsorted_out_cpu", takes::kNumbers}},
+       .out = {.check = out_wants<places_words>}},
+      {.name = "aten::bucketize.Tensor",
+       .type = bucketize_type,
+       .lower = bucketize_lower,
+       .kernels = {{"searchsorted_out_cpu", takes::kNumbers | takes::kEmpty}},
+       .out = {.check = out_wants<places_words>}},
+      {.name = "aten::bucketize.Scalar",
+       .type = bucketize_type,
+       .lower = bucketize_lower,
+       .kernels = {{"searchsorted_out_cpu", takes::kNumbers}},
+       .out = {.check = out_wants<places_words>}},
+      {.name = "aten::histc",
+       .type = histc_type,
+       .lower = histc_lower,
+       .out = {.check = out_wants<histogram_words>}},
   };
   return kRows;
 }

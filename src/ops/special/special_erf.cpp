@@ -107,9 +107,15 @@ V ndtri(Builder& b, V y0) {
 }
 
 const Row kRows[] = {
-    {"aten::special_erfcx", nullptr, unary<erfcx>},
-    {"aten::special_log_ndtr", nullptr, unary<log_ndtr>},
-    {"aten::special_ndtri", nullptr, unary<ndtri>},
+    {.name = "aten::special_erfcx",
+     .lower = unary<erfcx>,
+     .kernels = {{"erfcx_cpu", takes::kExactOrWide}}},
+    {.name = "aten::special_log_ndtr",
+     .lower = unary<log_ndtr>,
+     .kernels = {{"log_ndtr_cpu", takes::kExactOrWide}}},
+    {.name = "aten::special_ndtri",
+     .lower = unary<ndtri>,
+     .kernels = {{"ndtri_cpu", takes::kExactOrWide}}},
 };
 
 }  // namespace

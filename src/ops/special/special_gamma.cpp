@@ -250,8 +250,12 @@ void incomplete_gamma(Lowering& l, std::vector<V>& out) {
 }
 
 const Row kRows[] = {
-    {"aten::igamma", nullptr, incomplete_gamma<Tail::kLower>},
-    {"aten::igammac", nullptr, incomplete_gamma<Tail::kUpper>},
+    {.name = "aten::igamma",
+     .lower = incomplete_gamma<Tail::kLower>,
+     .kernels = {{"igamma_cpu", takes::kFloats}}},
+    {.name = "aten::igammac",
+     .lower = incomplete_gamma<Tail::kUpper>,
+     .kernels = {{"igammac_cpu", takes::kFloats}}},
 };
 
 }  // namespace

@@ -253,9 +253,27 @@ void channel_shuffle_lower(Lowering& l, std::vector<V>& out) {
   out.push_back(b.reshape(b.transpose(b.reshape(self, split), perm), self.dims()));
 }
 
+// at::canCast
+bool casts(DType from, DType to) {
+  if (ir::is_complex(from)) return ir::is_complex(to);
+  if (ir::is_float(from)) return ir::is_float(to) || ir::is_complex(to);
+  return from == DType::kPred || to != DType::kPred;
+}
+void cat_out(DType result, DType out) {
+  if (!casts(result, out))
+    fail(Code::kType, cat("torch.cat(): input types can't be cast to the desired output type ",
+                          eager_name(out).scalar));
+}
+
 constexpr Row kRows[] = {
-    {.name = "aten::cat", .lower = cat_lower},
-    {.name = "aten::stack", .type = stack_type, .lower = stack_lower, .layout = Layout::kMeta},
+    {.name = "aten::cat",
+     .lower = cat_lower,
+     .out = {.check = cat_out, .dtype = OutDtype::kCast, .may_alias = false}},
+    {.name = "aten::stack",
+     .type = stack_type,
+     .lower = stack_lower,
+     .layout = Layout::kMeta,
+     .out = {.check = cat_out}},
     {.name = "aten::tril", .lower = triangle_lower<hlo::Cmp::kLe>},
     {.name = "aten::triu", .lower = triangle_lower<hlo::Cmp::kGe>},
     {.name = "aten::flip", .type = flip_type, .lower = flip_lower, .layout = Layout::kCopyOfFirst},
