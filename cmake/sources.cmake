@@ -145,6 +145,7 @@ set(TP_TORCH
     src/torch/meta_rows_0.cpp
     src/torch/meta_rows_1.cpp
     src/torch/meta_rows_2.cpp
+    src/torch/named_tables.cpp
     src/torch/meta_own.cpp
     src/torch/memory_report.cpp
     src/torch/profile.cpp

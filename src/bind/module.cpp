@@ -24,6 +24,7 @@
 #include "torch/errors.h"
 #include "torch/frames.h"
 #include "torch/kernels.h"
+#include "torch/named_tables.h"
 #include "torch/random.h"
 #include "torch/runtime.h"
 
@@ -240,6 +241,15 @@ PYBIND11_MODULE(_C, m) {
   m.def("set_frames_on", &set_frames_on);
   m.def("skip_frames_of", &add_library_directory);
   m.def("table_errors", &table_errors);
+  m.def("named_tables", [] {
+    std::vector<std::tuple<std::string_view, int, std::vector<std::string_view>>> tables;
+    for (NamedTable& t : named_tables())
+      tables.emplace_back(t.where, static_cast<int>(t.of), std::move(t.names));
+    return tables;
+  });
+  m.def("unknown_names", [](int of, const std::vector<std::string>& names) {
+    return unknown_names(static_cast<Named>(of), names);
+  });
   m.def("live_aliases", &live_aliases);
   m.def("programs_cached", [] { return executor().cache().size(); });
   bind::add_trace(m);

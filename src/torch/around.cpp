@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "torch/kernels.h"
+#include "torch/named_tables.h"
 
 namespace tp::torch_room {
 namespace {
@@ -113,6 +114,16 @@ constexpr Entry kEntries[] = {
 };
 
 }  // namespace
+
+std::vector<std::string_view> around_names() {
+  std::vector<std::string_view> names;
+  for (const Entry& e : kEntries)
+    any_word(e.overloads, [&](std::string_view name) {
+      names.push_back(name);
+      return false;
+    });
+  return names;
+}
 
 Around around(std::string_view overload) {
   for (const Entry& e : kEntries)

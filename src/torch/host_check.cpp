@@ -10,6 +10,7 @@
 #include "torch/cuts.h"
 #include "torch/errors.h"
 #include "torch/host_op.h"
+#include "torch/named_tables.h"
 #include "torch/runtime.h"
 #include "torch/trace.h"
 
@@ -110,6 +111,12 @@ bool asks_for_check(const c10::FunctionSchema& s, c10::ArrayRef<c10::IValue> arg
 }
 
 }  // namespace
+
+std::vector<std::string_view> checked_names() {
+  std::vector<std::string_view> names;
+  for (const Checked& c : kChecked) names.push_back(c.op);
+  return names;
+}
 
 std::string_view checked_name(const c10::FunctionSchema& s, c10::ArrayRef<c10::IValue> args) {
   if (asks_for_check(s, args)) return std::string_view(s.name()).substr(6);

@@ -19,6 +19,7 @@
 #include "ops/host/host.h"
 #include "probe/probe.h"
 #include "torch/errors.h"
+#include "torch/named_tables.h"
 #include "torch/runtime.h"
 #include "torch/schema.h"
 
@@ -221,6 +222,18 @@ bool is_plain(const at::Tensor& t) {
 }
 
 }  // namespace
+
+std::vector<std::string_view> exception_names() {
+  std::vector<std::string_view> names;
+  for (const Exception& e : kExceptions) names.emplace_back(e.op);
+  return names;
+}
+
+bool is_host_op(std::string_view name) {
+  for (const c10::OperatorName& n : overloads_of(parse_name(name).name))
+    if (auto op = c10::Dispatcher::singleton().findSchema(n); op && form_of(*op)) return true;
+  return false;
+}
 
 void call_on_cpu(const c10::OperatorHandle& op, Stack* stack) {
   auto below = c10::autograd_dispatch_keyset_with_ADInplaceOrView;

@@ -26,6 +26,9 @@ namespace tp::torch_room {
 // device's.
 bool record_host_op(const c10::OperatorHandle& op, Stack* stack);
 
+// Can an overload of that op be a host op, whatever the client?
+bool is_host_op(std::string_view name);
+
 // The result of the CPU kernel on made-up values of the stack's types and strides. Throws
 // ops::NoType where the kernel does not take them.
 std::vector<at::Tensor> dry_run(const c10::OperatorHandle& op, Stack stack);

@@ -19,6 +19,10 @@ TypedAdd typed_kernel(std::string_view overload);
 // Rows that could not be registered, with the reason: a mistake in the table. Empty in a sound
 // build.
 const std::vector<std::string>& table_errors();
+// The overloads that rows registered, in all their forms: "aten::add_.Tensor".
+const std::vector<std::string>& recorded_overloads();
+// Is a number among the arguments of some row called so?
+bool is_number_argument(std::string_view name);
 
 // A copy of self that lies in memory as self does, what lies around it included, with src written
 // through a view of it: elements that share memory change together.

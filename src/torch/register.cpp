@@ -18,7 +18,7 @@ namespace {
 
 using c10::OperatorName;
 
-std::vector<std::string> g_table_errors;
+std::vector<std::string> g_table_errors, g_recorded;
 
 // Row::masks: is this a call for the CPU?
 bool needs_cpu(const Stack& stack, size_t args, bool writes) {
@@ -71,6 +71,12 @@ class Kernel final : public c10::OperatorKernel {
   bool takes_indices_ = false;
   Around around_;  // or null
 };
+
+// Kernels point into it, and threads may still call them when static objects are destroyed.
+std::deque<OpInfo>& infos() {
+  static auto* all = new std::deque<OpInfo>;
+  return *all;
+}
 
 bool iterates(const ops::Row& row, const MetaRow* meta) {
   if (row.iterates != ops::Iterates::kAsKernel) return row.iterates == ops::Iterates::kYes;
@@ -145,6 +151,7 @@ class Registrar {
     auto op = c10::Dispatcher::singleton().findSchema(n);
     if (op->hasKernelForDispatchKey(c10::DispatchKey::XLA))
       return;  // written by hand (factories, views)
+    g_recorded.push_back(name);
     if (TypedAdd add = typed_kernel(name)) return add(lib_, name.c_str(), form.op);
     lib_.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
                                 std::make_unique<Kernel>(form, around(name))));
@@ -152,16 +159,19 @@ class Registrar {
 
   torch::Library& lib_;
   std::unordered_set<std::string> done_;
-  // Kernels point into it, and threads may still call them when static objects are destroyed.
-  static std::deque<OpInfo>& infos() {
-    static auto* all = new std::deque<OpInfo>;
-    return *all;
-  }
 };
 
 }  // namespace
 
 const std::vector<std::string>& table_errors() { return g_table_errors; }
+const std::vector<std::string>& recorded_overloads() { return g_recorded; }
+
+bool is_number_argument(std::string_view name) {
+  for (const OpInfo& i : infos())
+    for (const ArgInfo& a : i.args)
+      if (a.kind == ArgKind::kScalar && a.name == name) return true;
+  return false;
+}
 
 void register_rows(torch::Library& m) {
   Registrar r(m);

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
+#include "torch/named_tables.h"
 
 namespace tp::torch_room {
 
@@ -79,6 +80,16 @@ constexpr std::string_view kMustFit =
 
 // Baked numbers whose rows take a complex one as an operand.
 constexpr std::string_view kMayBeComplex = "exponent";
+
+std::vector<std::string_view> number_names() {
+  std::vector<std::string_view> names;
+  for (std::string_view list : {kMustFit, kMayBeComplex})
+    any_word(list, [&](std::string_view name) {
+      names.push_back(name);
+      return false;
+    });
+  return names;
+}
 
 ArgInfo arg_info(const c10::Argument& a, const ops::Row& row) {
   ArgInfo i{.symbol = ir::symbol(a.name()), .kind = kind_of(a.real_type()), .name = a.name()};

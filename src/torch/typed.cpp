@@ -40,6 +40,7 @@
 #include <unordered_map>
 
 #include "torch/kernels.h"
+#include "torch/named_tables.h"
 
 namespace tp::torch_room {
 namespace {
@@ -92,6 +93,12 @@ constexpr Entry kHot[] = {
 #undef HOT
 
 }  // namespace
+
+std::vector<std::string_view> typed_names() {
+  std::vector<std::string_view> names;
+  for (const Entry& e : kHot) names.push_back(e.overload);
+  return names;
+}
 
 TypedAdd typed_kernel(std::string_view overload) {
   for (const Entry& e : kHot)

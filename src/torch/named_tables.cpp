@@ -1,0 +1,51 @@
+#include "torch/named_tables.h"
+
+#include <algorithm>
+
+#include "ops/host/host.h"
+#include "torch/host_op.h"
+#include "torch/kernels.h"
+#include "torch/recorder.h"
+
+namespace tp::torch_room {
+namespace {
+
+bool is_known(Named of, const std::string& name) {
+  switch (of) {
+    case Named::kOverloads: {
+      const std::vector<std::string>& all = recorded_overloads();
+      return std::find(all.begin(), all.end(), name) != all.end();
+    }
+    case Named::kRows:
+      return ops::find_row(name) != nullptr;
+    case Named::kHostOps:
+      return is_host_op(name);
+    case Named::kArguments:
+      return is_number_argument(name);
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<NamedTable> named_tables() {
+  std::vector<std::string_view> shapes, hosts;
+  for (const MetaRow& r : meta_rows_own()) shapes.push_back(r.overload);
+  for (const ops::Row& r : ops::known_host_rows()) hosts.push_back(r.name);
+  return {{"typed.cpp", Named::kOverloads, typed_names()},
+          {"around.cpp", Named::kOverloads, around_names()},
+          {"meta_own.cpp", Named::kRows, std::move(shapes)},
+          {"host_op.cpp", Named::kHostOps, exception_names()},
+          {"host_check.cpp", Named::kHostOps, checked_names()},
+          {"ops/host/host.cpp", Named::kHostOps, std::move(hosts)},
+          {"schema.cpp", Named::kArguments, number_names()}};
+}
+
+std::vector<std::string> unknown_names(Named of, const std::vector<std::string>& names) {
+  std::vector<std::string> unknown;
+  for (const std::string& name : names)
+    if (!is_known(of, name)) unknown.push_back(name);
+  return unknown;
+}
+
+}  // namespace tp::torch_room
