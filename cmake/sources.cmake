@@ -1,7 +1,7 @@
 # Every source file of the project, a list a room (no globs: a build sees exactly what is listed here).
 # Adding a file: add its line to its room's list.
 set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/base/forks.cpp
-    src/base/hash.cpp src/base/interrupt.cpp src/base/mappings.cpp)
+    src/base/hash.cpp src/base/interrupt.cpp src/base/lock_order.cpp src/base/mappings.cpp)
 set(TP_PROBE src/probe/events.cpp src/probe/probe.cpp)
 set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp src/ir/type.cpp)
 set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp src/hlo/lineage.cpp)
@@ -199,6 +199,7 @@ set(TP_CORE_TESTS
     tests/core/ir_test.cpp
     tests/core/key_test.cpp
     tests/core/lineage_test.cpp
+    tests/core/lock_order_test.cpp
     tests/core/lower_test.cpp
     tests/core/lru_test.cpp
     tests/core/norm_ops_test.cpp

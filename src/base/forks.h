@@ -7,6 +7,8 @@
 #pragma once
 #include <mutex>
 
+#include "base/lock_order.h"
+
 namespace tp {
 
 enum class ForkOrder : unsigned char { kGraph, kState, kTable };
@@ -22,8 +24,9 @@ void hold_over_forks(ForkOrder order, Lock& lock) {
 }
 
 // The lock of a table that lives as long as the process. No other lock is taken under it.
-class TableMutex : public std::mutex {
+class TableMutex : public RankedMutex<LockRank::kTable> {
  public:
+  // A fork holds all of them at once, so it takes them unchecked.
   TableMutex() { hold_over_forks(ForkOrder::kTable, static_cast<std::mutex&>(*this)); }
 };
 

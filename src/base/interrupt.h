@@ -15,10 +15,10 @@ void look_for_interrupt();
 
 inline constexpr std::chrono::milliseconds kInterruptTick{50};
 
-// cv.wait(lock, done). The lock is free while this looks, and where it throws.
-template <class Done>
-void wait_interruptibly(std::unique_lock<std::mutex>& lock, std::condition_variable& cv,
-                        const Done& done) {
+// cv.wait(lock, done), `lock` being a std::unique_lock or a RankedLock. The lock is free while this
+// looks, and where it throws.
+template <class Lock, class Done>
+void wait_interruptibly(Lock& lock, std::condition_variable& cv, const Done& done) {
   if (!hears_interrupts()) return cv.wait(lock, done);
   while (!cv.wait_for(lock, kInterruptTick, done)) {
     lock.unlock();

@@ -5,6 +5,7 @@
 #include <map>
 #include <typeinfo>
 
+#include "base/lock_order.h"
 #include "base/text.h"
 #include "client/environment.h"
 #include "client/pjrt_types.h"
@@ -37,7 +38,7 @@ std::vector<int64_t> keep_list(const Signature& signature, std::span<const uint8
 
 // As they were when this process first loaded the library: it need not look a second time.
 Variables variables_at_load(const PluginSpec& spec) {
-  static std::mutex* mu = new std::mutex;
+  static auto* mu = new RankedMutex<LockRank::kVariables>;
   static auto* first = new std::map<std::string, Variables>;
   std::lock_guard lock(*mu);
   std::string name = cat(spec.library_path, " ", join(spec.variables, " "));

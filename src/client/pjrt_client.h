@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/lock_order.h"
 #include "base/small_vector.h"
 #include "client/environment.h"
 #include "client/ledger.h"
@@ -72,7 +73,7 @@ class PjrtClient final : public ComputationClient {
   std::atomic<bool> reported_change_{false};
   // All devices must see replicated launches in one order, or their collectives wait for each other
   // forever.
-  std::mutex device_lock_;
+  RankedMutex<LockRank::kDevices> device_lock_;
 };
 
 }  // namespace tp::client

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/flags.h"
+#include "base/lock_order.h"
 #include "base/text.h"
 #include "client/registry_table.h"
 #include "pjrt/api.h"
@@ -18,7 +19,7 @@ namespace tp::client {
 namespace {
 
 struct Registry {
-  std::mutex mu;
+  RankedMutex<LockRank::kRegistry> mu;
   Table table;
   std::unique_ptr<ComputationClient> client;
 };

@@ -6,13 +6,14 @@
 #include <mutex>
 
 #include "base/flags.h"
+#include "base/lock_order.h"
 #include "base/text.h"
 #include "probe/probe.h"
 
 namespace tp::exec {
 namespace {
 
-std::mutex g_mu;
+RankedMutex<LockRank::kDumps> g_mu;
 
 std::string& directory() {
   static auto* d = new std::string(flag_text(Flag::kDumpTo));

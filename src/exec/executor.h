@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/lock_order.h"
 #include "client/computation_client.h"
 #include "exec/blame.h"
 #include "exec/disk_cache.h"
@@ -150,7 +151,7 @@ class Executor {
   Launches launches_;
   OneOps one_ops_;
   Families families_;
-  std::mutex mu_;  // guards all below
+  RankedMutex<LockRank::kExecutor> mu_;  // guards all below
   LruMap<Hash128, std::shared_ptr<const GraphRecord>> records_{32};
   ProgramPtr last_;
 };

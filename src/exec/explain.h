@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/lock_order.h"
 #include "base/lru.h"
 #include "client/computation_client.h"
 #include "exec/sketch.h"
@@ -60,7 +61,7 @@ class Explainer {
   void judge_locked(CompileEvent& e, const Sketch& s);
   std::string advice_locked(const CompileEvent& e);
 
-  std::mutex mu_;
+  RankedMutex<LockRank::kExplainer> mu_;
   LruMap<Hash128, Sketch> known_{128};
   static constexpr size_t kSites = 4096;
   LruMap<std::string, int> sites_{kSites};     // compiles a line

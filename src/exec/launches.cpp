@@ -155,7 +155,7 @@ void Launches::retire(size_t keep) { retire(keep, 0); }
 
 // Others may have taken launches, and, where Ctrl-C ends their wait, put them back.
 void Launches::wait() {
-  std::unique_lock lock(mu_);
+  RankedLock lock(mu_);
   const uint64_t end = next_;
   auto any_of_mine = [end](const std::list<Launch>& in) {
     return std::any_of(in.begin(), in.end(), [end](const Launch& l) { return l.number < end; });

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/lock_order.h"
 #include "client/computation_client.h"
 #include "exec/blame.h"
 #include "ir/graph.h"
@@ -88,10 +89,10 @@ class Launches {
   void record_failure(Launch& l, const Error& e);
   bool is_lost(const ir::Value& root) const;
 
-  std::mutex mu_;                // guards all below; taken after graph_lock() where both are
-  std::list<Launch> in_flight_;  // by number
-  std::list<Launch> leaving_;    // taken from in_flight_ by a thread that waits for their end
-  uint64_t next_ = 1;            // number of the next launch
+  RankedMutex<LockRank::kLaunches> mu_;  // guards all below
+  std::list<Launch> in_flight_;          // by number
+  std::list<Launch> leaving_;  // taken from in_flight_ by a thread that waits for their end
+  uint64_t next_ = 1;          // number of the next launch
   std::condition_variable left_;
   std::unordered_map<const client::Data*, Failed> failed_;
   std::atomic<bool> any_failed_{false};  // written under mu_; false: failed_ is empty

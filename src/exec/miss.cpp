@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "base/lock_order.h"
 #include "base/text.h"
 #include "exec/cache_file.h"
 #include "exec/cache_folder.h"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr size_t kFiles = 512, kHeadBytes = 16384;
 
-std::mutex g_mu;
+RankedMutex<LockRank::kStored> g_mu;
 using Headers = std::vector<CacheFile>;  // the newest first
 std::shared_ptr<const Headers>& headers_slot() {
   static auto* h = new std::shared_ptr<const Headers>;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/lock_order.h"
 #include "base/lru.h"
 #include "ir/graph.h"
 #include "lower/lower.h"
@@ -50,7 +51,7 @@ class Families {
     std::vector<ops::Number> first;
     std::vector<bool> varies;
   };
-  std::mutex mu_;
+  RankedMutex<LockRank::kFamilies> mu_;
   LruMap<Hash128, Family> families_{2048};
 };
 

@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "base/lock_order.h"
 #include "base/lru.h"
 #include "client/computation_client.h"
 #include "exec/explain.h"
@@ -73,7 +74,7 @@ class OneOps {
   static void put_arguments(client::ComputationClient& client, Entry& e, const ir::Node& n,
                             int device, Found& to);
 
-  std::mutex mu_;
+  RankedMutex<LockRank::kOneOps> mu_;
   LruMap<Hash128, std::unique_ptr<Entry>> entries_{1024};  // under mu_
 };
 

@@ -34,7 +34,7 @@ void count_made(const Program& p) {
 void ProgramCache::detach(std::function<void()> f) { std::thread(std::move(f)).detach(); }
 
 ProgramCache::~ProgramCache() {
-  std::unique_lock lock(mu_);
+  RankedLock lock(mu_);
   finished_.wait(lock, [&] { return flights_.empty(); });
 }
 
@@ -141,7 +141,7 @@ void ProgramCache::run_compile_alone(Hash128 total, const FlightPtr& flight,
 }
 
 // Waits for a flight's end; each that waits gets its error.
-ProgramPtr ProgramCache::finish(std::unique_lock<std::mutex>& lock, const FlightPtr& flight) {
+ProgramPtr ProgramCache::finish(RankedLock<LockRank::kPrograms>& lock, const FlightPtr& flight) {
   wait_interruptibly(lock, finished_, [&] { return flight->done; });
   if (flight->error) std::rethrow_exception(flight->error);
   return flight->program;
@@ -152,7 +152,7 @@ ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint6
   static probe::Counter& misses = probe::counter("CompileCacheMiss");
   Hash128 total = key.total;
   probe::Hold hold;  // the compile's messages are told by who waits for it, without the lock
-  std::unique_lock lock(mu_);
+  RankedLock lock(mu_);
   for (;;) {
     bool collides = false;
     if (ProgramPtr p = find_locked(total, signature, &collides)) {

@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/lock_order.h"
 #include "base/lru.h"
 #include "base/mappings.h"
 #include "client/computation_client.h"
@@ -70,20 +71,20 @@ class ProgramCache {
   ProgramPtr find_locked(Hash128 total, const std::vector<uint64_t>& signature, bool* collides);
   void run_compile(Hash128 total, const FlightPtr& flight,
                    const std::function<ProgramPtr()>& compile);
-  ProgramPtr finish(std::unique_lock<std::mutex>& lock, const FlightPtr& flight);
+  ProgramPtr finish(RankedLock<LockRank::kPrograms>& lock, const FlightPtr& flight);
   void run_compile_alone(Hash128 total, const FlightPtr& flight,
                          const std::function<ProgramPtr()>& compile);
   static void detach(std::function<void()> f);
   void make_room();
   // Takes out the quarter unused for longest, but never the newest.
   std::vector<ProgramPtr> oldest();
-  std::mutex mu_;
+  RankedMutex<LockRank::kPrograms> mu_;
   std::condition_variable finished_;
   LruMap<Hash128, ProgramPtr> programs_;
   std::unordered_map<Hash128, FlightPtr> flights_;
   const CountMappings count_mappings_;
   const StartThread start_thread_;
-  std::mutex room_mu_;  // one makes room at a time; taken before mu_; guards all below
+  RankedMutex<LockRank::kMakeRoom> room_mu_;  // one makes room at a time; guards all below
   Mappings counted_;
   size_t since_ = 0;  // programs made since that count
 };

@@ -11,6 +11,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/lock_order.h"
 #include "exec/executor.h"
 #include "exec/fill.h"
 
@@ -80,8 +81,8 @@ class Replay {
   std::vector<uint32_t> seeds_;                        // places among the integers
   std::vector<std::pair<uint32_t, int64_t>> offsets_;  // place, draws since the first
   int64_t draws_ = 0;
-  mutable std::mutex mu_;                     // guards all below
-  mutable client::DataPtr integers_, reals_;  // uploaded once where no call changes them
+  mutable RankedMutex<LockRank::kReplay> mu_;  // guards all below
+  mutable client::DataPtr integers_, reals_;   // uploaded once where no call changes them
 };
 
 }  // namespace tp::exec

@@ -150,8 +150,8 @@ std::string node_line(const Node& n) {
 
 }  // namespace
 
-std::mutex& graph_lock() {
-  static std::mutex* mu = new std::mutex;
+GraphMutex& graph_lock() {
+  static auto* mu = new GraphMutex;
   return *mu;
 }
 

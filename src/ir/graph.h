@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/lock_order.h"
 #include "ir/node.h"
 
 namespace tp::ir {
@@ -40,7 +41,8 @@ struct Graph {
   uint32_t num_parameters() const { return num_buffers + (num_integers > 0) + (num_reals > 0); }
 };
 
-std::mutex& graph_lock();
+using GraphMutex = RankedMutex<LockRank::kGraph>;
+GraphMutex& graph_lock();
 
 // `uploaded(fill)` says whether a fill leaf becomes a parameter. The roots keep the nodes alive.
 // The caller holds graph_lock().

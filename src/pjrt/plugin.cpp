@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/lock_order.h"
 #include "base/text.h"
 
 namespace tp::pjrt {
@@ -58,7 +59,7 @@ Plugin* Plugin::open(const std::string& path) {
 
 const Plugin& Plugin::load(const std::string& path) {
   // Never destroyed, like the libraries. A failed load leaves no entry: the next call tries again.
-  static std::mutex* mu = new std::mutex;
+  static auto* mu = new RankedMutex<LockRank::kPlugins>;
   static auto* loaded = new std::map<std::string, Plugin*>;
   std::error_code missing;
   std::string real = std::filesystem::canonical(path, missing).string();

@@ -10,6 +10,7 @@
 
 #include "base/flags.h"
 #include "base/forks.h"
+#include "base/lock_order.h"
 #include "probe/hold.h"
 
 namespace tp::probe {
@@ -59,7 +60,7 @@ struct Message {
   std::string text;
 };
 struct Held {
-  std::mutex mu;
+  RankedMutex<LockRank::kMessages> mu;
   std::deque<Message> messages;
   std::atomic<bool> any{false};
 };
