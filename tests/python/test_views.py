@@ -217,6 +217,12 @@ def test_view_of_non_viewable_strides_raises_eagers_text():
     check_error(lambda x: x.t().view(-1), base())
 
 
+@pytest.mark.parametrize("expand", [torch.Tensor.expand, torch.expand_copy])
+def test_a_new_leading_dim_has_no_size_to_keep(expand):
+    with pytest.raises(RuntimeError, match=r"\(-1\) isn't allowed in a leading, non-existing dim"):
+        expand(torch.ones(2, device="xla"), (-1, 2))
+
+
 def test_unbound_views_cannot_be_written_under_grad():
     check_error(lambda x: (x * 1).unbind(0)[0].add_(1), base().requires_grad_())
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/core/helpers.h"
 #include "ops/core/numbers.h"
 #include "ops/core/row.h"
 
@@ -16,14 +17,6 @@ using ir::AttrKind;
 [[noreturn]] void missing(std::string_view name, std::string_view what) {
   fail(Code::kInternal, cat("argument ", name, " is not recorded as ", what),
        "this is a bug in torch_pjrt: please report it with the program that showed it");
-}
-
-int64_t wrap_dim(int64_t d, int rank) {
-  int64_t n = std::max(rank, 1);
-  if (d < -n || d >= n)
-    fail(Code::kIndex, cat("Dimension out of range (expected to be in range of [", -n, ", ", n - 1,
-                           "], but got ", d, ")"));
-  return d < 0 ? d + n : d;
 }
 
 IntList all_dims(int rank) {
@@ -192,6 +185,14 @@ IntList Args::ints(std::string_view name) const {
 
 IntList Args::ints_or(std::string_view name, IntList fallback) const {
   return has(name) ? ints(name) : fallback;
+}
+
+int64_t wrap_dim(int64_t dim, int64_t rank) {
+  int64_t n = std::max<int64_t>(rank, 1);
+  if (dim < -n || dim >= n)
+    fail(Code::kIndex, cat("Dimension out of range (expected to be in range of [", -n, ", ", n - 1,
+                           "], but got ", dim, ")"));
+  return dim < 0 ? dim + n : dim;
 }
 
 int64_t Args::dim(std::string_view name, int rank) const { return wrap_dim(i(name), rank); }

@@ -86,6 +86,8 @@ V any_of(Builder& b, V x);             // pred, 0-d: is any element true
 
 // --- type rules ----------------------------------------------------------------------------------
 
+// A dim counted from the end, as at::maybe_wrap_dim: rank 0 counts as 1; kIndex with eager's words.
+int64_t wrap_dim(int64_t dim, int64_t rank);
 // PyTorch's broadcast of two shapes, with eager's words.
 IntList broadcast_dims(Ints a, Ints b);
 IntList inverse_permutation(Ints perm);

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "ops/core/families.h"
 #include "ops/view/strided_view.h"
+#include "ops/view/window.h"
 
 namespace tp::ops {
 namespace {
@@ -63,30 +64,7 @@ void cast_lower(Lowering& l, std::vector<V>& out) {
 
 void expand_type(const Args& a, std::vector<Type>& out) {
   Type t = a.type("self");
-  IntList size = a.ints("size"), target = size;
-  auto rank = static_cast<size_t>(t.rank());
-  if (size.size() < rank)
-    fail(Code::kRuntime,
-         cat("expand(", t.text(), ", size=[", join(size, ", "),
-             "]): the number of sizes provided (", size.size(),
-             ") must be greater or equal to the number of dimensions in the tensor (", rank, ")"));
-  for (size_t i = 0; i < size.size(); ++i) {
-    bool fresh = i < size.size() - rank;
-    int64_t have = fresh ? 1 : t.dim(i - (size.size() - rank));
-    if (size[i] == -1 && fresh)
-      fail(Code::kRuntime,
-           cat("expand(", t.text(), ", size=[", join(target, ", "),
-               "]): The expanded size of the tensor (-1) isn't allowed in a leading, "
-               "non-existing dimension ",
-               i));
-    if (size[i] == -1) size[i] = have;
-    if (have != 1 && size[i] != have)
-      fail(Code::kRuntime,
-           cat("The expanded size of the tensor (", size[i], ") must match the existing size (",
-               have, ") at non-singleton dimension ", i, ".  Target sizes: [", join(target, ", "),
-               "].  Tensor sizes: [", join(t.dims(), ", "), "]"));
-  }
-  out.push_back(t.with(size));
+  out.push_back(t.with(expanded(t.dims(), a.ints("size"), t.text())));
 }
 void expand_lower(Lowering& l, std::vector<V>& out) {
   out.push_back(l.builder().broadcast_to(l.in("self"), l.out().dims()));

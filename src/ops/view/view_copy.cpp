@@ -9,17 +9,10 @@
 #include "ops/index/indexing.h"
 #include "ops/view/shape_rows.h"
 #include "ops/view/strided_view.h"
+#include "ops/view/window.h"
 
 namespace tp::ops {
 namespace {
-
-int64_t wrap(int64_t d, int64_t rank) {
-  int64_t n = std::max<int64_t>(rank, 1);
-  if (d < -n || d >= n)
-    fail(Code::kIndex, cat("Dimension out of range (expected to be in range of [", -n, ", ", n - 1,
-                           "], but got ", d, ")"));
-  return d < 0 ? d + n : d;
-}
 
 // The tensor itself, contiguous.
 ViewSpec whole(Type t) {
@@ -31,11 +24,6 @@ ViewSpec whole(Type t) {
   for (size_t d = s.size.size(); d-- > 1;) s.base_stride[d - 1] = s.base_stride[d] * s.size[d];
   s.stride = s.base_stride;
   return s;
-}
-
-void drop(ViewSpec& s, size_t d) {
-  s.size.erase(s.size.begin() + static_cast<std::ptrdiff_t>(d));
-  s.stride.erase(s.stride.begin() + static_cast<std::ptrdiff_t>(d));
 }
 
 // Contiguous strides for new sizes.
@@ -78,142 +66,61 @@ ViewSpec reshape_view(const Args& a, Type t) {
 
 ViewSpec expand_view(const Args& a, Type t) {
   ViewSpec s = whole(t);
-  IntList target = a.ints("size"), text = target;
-  if (target.size() < s.size.size())
-    fail(
-        Code::kRuntime,
-        cat("expand(", t.text(), ", size=", size_text(target), "): the number of sizes provided (",
-            target.size(), ") must be greater or equal to the number of dimensions in the tensor (",
-            s.size.size(), ")"));
-  size_t fresh = target.size() - s.size.size();
-  s.size.insert(s.size.begin(), fresh, 1);
-  s.stride.insert(s.stride.begin(), fresh, 0);
-  for (size_t i = 0; i < target.size(); ++i) {
-    if (target[i] == -1 && i >= fresh) target[i] = s.size[i];
-    if (s.size[i] != 1 && target[i] != s.size[i])
-      fail(Code::kRuntime,
-           cat("The expanded size of the tensor (", target[i], ") must match the existing size (",
-               s.size[i], ") at non-singleton dimension ", i, ".  Target sizes: ", size_text(text),
-               ".  Tensor sizes: ", size_text(t.dims())));
-    if (s.size[i] == 1 && target[i] != 1) s.stride[i] = 0;
-  }
-  s.size = target;
+  expand(s, a.ints("size"), t.text());
   return s;
 }
-
 ViewSpec permute_view(const Args& a, Type t) {
-  ViewSpec s = whole(t), v = s;
-  IntList dims = a.ints("dims");
-  if (static_cast<int>(dims.size()) != t.rank())
-    fail(Code::kRuntime,
-         cat("permute(sparse_coo): number of dimensions in the tensor input does not match "
-             "the length of the desired ordering of dimensions i.e. input.dim() = ",
-             t.rank(), " is not equal to len(dims) = ", dims.size()));
-  std::vector<bool> seen(dims.size());
-  for (size_t i = 0; i < dims.size(); ++i) {
-    auto d = static_cast<size_t>(wrap(dims[i], t.rank()));
-    if (seen[d]) fail(Code::kRuntime, "permute(): duplicate dims are not allowed.");
-    seen[d] = true;
-    v.size[i] = s.size[d];
-    v.stride[i] = s.stride[d];
-  }
-  return v;
-}
-void swap_dims(ViewSpec& s, int64_t i, int64_t j) {
-  if (s.size.empty()) return;
-  std::swap(s.size[static_cast<size_t>(i)], s.size[static_cast<size_t>(j)]);
-  std::swap(s.stride[static_cast<size_t>(i)], s.stride[static_cast<size_t>(j)]);
+  ViewSpec s = whole(t);
+  permute(s, a.ints("dims"));
+  return s;
 }
 ViewSpec transpose_view(const Args& a, Type t) {
   ViewSpec s = whole(t);
-  swap_dims(s, a.dim("dim0", t.rank()), a.dim("dim1", t.rank()));
+  transpose(s, a.i("dim0"), a.i("dim1"));
   return s;
 }
 ViewSpec t_view(const Args&, Type t) {
   ViewSpec s = whole(t);
-  if (t.rank() > 2)
-    fail(Code::kRuntime,
-         cat("t() expects a tensor with <= 2 dimensions, but self is ", t.rank(), "D"));
-  if (t.rank() == 2) swap_dims(s, 0, 1);
+  transpose_matrix(s);
   return s;
 }
 
 // --- dims that come and go
 
 ViewSpec select_view(const Args& a, Type t) {
-  if (t.rank() == 0) fail(Code::kIndex, "select() cannot be applied to a 0-dim tensor.");
   ViewSpec s = whole(t);
-  auto d = static_cast<size_t>(a.dim("dim", t.rank()));
-  int64_t i = a.i("index"), n = s.size[d];
-  if (i < -n || i >= n)
-    fail(Code::kIndex, cat("select(): index ", i, " out of range for tensor of size ",
-                           size_text(t.dims()), " at dimension ", d));
-  s.offset = (i < 0 ? i + n : i) * s.stride[d];
-  drop(s, d);
+  select(s, a.i("dim"), a.i("index"));
   return s;
 }
 ViewSpec squeeze_view(const Args&, Type t) {
   ViewSpec s = whole(t);
-  for (size_t d = s.size.size(); d-- > 0;)
-    if (s.size[d] == 1) drop(s, d);
+  squeeze(s);
   return s;
 }
 ViewSpec squeeze_dims_view(const Args& a, Type t) {
   ViewSpec s = whole(t);
-  std::vector<bool> chosen(std::max<size_t>(s.size.size(), 1));
-  for (int64_t d : a.ints("dim")) {
-    auto at = static_cast<size_t>(wrap(d, t.rank()));
-    if (chosen[at])
-      fail(Code::kRuntime, cat("dim ", at, " appears multiple times in the list of dims"));
-    chosen[at] = true;
-  }
-  for (size_t d = s.size.size(); d-- > 0;)
-    if (chosen[d] && s.size[d] == 1) drop(s, d);
+  squeeze(s, a.ints("dim"));
   return s;
 }
 ViewSpec unsqueeze_view(const Args& a, Type t) {
   ViewSpec s = whole(t);
-  int64_t d = wrap(a.i("dim"), t.rank() + 1);
-  s.size.insert(s.size.begin() + d, 1);
-  s.stride.insert(s.stride.begin() + d, 1);
+  unsqueeze(s, a.i("dim"));
   return s;
 }
 
 // --- parts of a dim
 
-void narrow(ViewSpec& s, size_t d, int64_t start, int64_t length, int64_t step = 1) {
-  s.offset += start * s.stride[d];
-  s.size[d] = length;
-  s.stride[d] *= step;
-}
 ViewSpec slice_view(const Args& a, Type t) {
-  if (t.rank() == 0) fail(Code::kIndex, "slice() cannot be applied to a 0-dim tensor.");
   ViewSpec s = whole(t);
-  auto d = static_cast<size_t>(a.has("dim") ? a.dim("dim", t.rank()) : 0);
-  int64_t n = s.size[d], step = a.i_or("step", 1);
-  if (step <= 0) fail(Code::kRuntime, "slice step must be positive");
-  int64_t start = a.i_or("start", 0), end = a.i_or("end", n);
-  if (start < 0) start += n;
-  if (end < 0) end += n;
-  start = std::clamp<int64_t>(start, 0, n);
-  end = std::clamp<int64_t>(end, start, n);
-  narrow(s, d, start, (end - start + step - 1) / step, step);
+  auto given = [&](const char* name) {
+    return a.has(name) ? std::optional(a.i(name)) : std::nullopt;
+  };
+  slice(s, a.i_or("dim", 0), given("start"), given("end"), a.i_or("step", 1));
   return s;
 }
 ViewSpec narrow_view(const Args& a, Type t) {
-  if (t.rank() == 0) fail(Code::kRuntime, "narrow() cannot be applied to a 0-dim tensor.");
   ViewSpec s = whole(t);
-  auto d = static_cast<size_t>(a.dim("dim", t.rank()));
-  int64_t n = s.size[d], start = a.i("start"), length = a.i("length");
-  if (length < 0) fail(Code::kRuntime, "narrow(): length must be non-negative.");
-  if (start < -n || start > n)
-    fail(Code::kIndex, cat("start out of range (expected to be in range of [", -n, ", ", n,
-                           "], but got ", start, ")"));
-  if (start < 0) start += n;
-  if (start > n - length)
-    fail(Code::kRuntime,
-         cat("start (", start, ") + length (", length, ") exceeds dimension size (", n, ")."));
-  narrow(s, d, start, length);
+  narrow(s, a.i("dim"), a.i("start"), a.i("length"));
   return s;
 }
 // Its kernel asks before it wraps the dim, in words of its own.
@@ -225,36 +132,12 @@ ViewSpec narrow_copy_view(const Args& a, Type t) {
 }
 ViewSpec unfold_view(const Args& a, Type t) {
   ViewSpec s = whole(t);
-  int64_t d = a.dim("dimension", t.rank()), size = a.i("size"), step = a.i("step");
-  int64_t n = dim_size(s.size, d);
-  if (size < 0) fail(Code::kRuntime, cat("size is ", size, " but must be >= 0"));
-  if (size > n)
-    fail(Code::kRuntime,
-         cat("maximum size for tensor at dimension ", d, " is ", n, " but size is ", size));
-  if (step <= 0) fail(Code::kRuntime, cat("step is ", step, " but must be > 0"));
-  int64_t stride = t.rank() ? s.stride[static_cast<size_t>(d)] : 1;
-  if (t.rank()) narrow(s, static_cast<size_t>(d), 0, (n - size) / step + 1, step);
-  s.size.push_back(size);
-  s.stride.push_back(stride);
+  unfold(s, a.i("dimension"), a.i("size"), a.i("step"));
   return s;
 }
 ViewSpec diagonal_view(const Args& a, Type t) {
   ViewSpec s = whole(t);
-  auto d1 = static_cast<size_t>(wrap(a.i_or("dim1", 0), t.rank()));
-  auto d2 = static_cast<size_t>(wrap(a.i_or("dim2", 1), t.rank()));
-  int64_t offset = a.i_or("offset", 0);
-  if (d1 == d2)
-    fail(Code::kRuntime, cat("diagonal dimensions cannot be identical ", a.i_or("dim1", 0), ", ",
-                             a.i_or("dim2", 1)));
-  int64_t n = offset >= 0 ? std::min(s.size[d1], s.size[d2] - offset)
-                          : std::min(s.size[d1] + offset, s.size[d2]);
-  n = std::max<int64_t>(n, 0);
-  if (n > 0) s.offset = offset >= 0 ? offset * s.stride[d2] : -offset * s.stride[d1];
-  int64_t stride = s.stride[d1] + s.stride[d2];
-  drop(s, std::max(d1, d2));
-  drop(s, std::min(d1, d2));
-  s.size.push_back(n);
-  s.stride.push_back(stride);
+  diagonal(s, a.i_or("offset", 0), a.i_or("dim1", 0), a.i_or("dim2", 1));
   return s;
 }
 
@@ -262,43 +145,23 @@ ViewSpec diagonal_view(const Args& a, Type t) {
 
 ViewSpec dtype_view(const Args& a, Type t) {
   ViewSpec s = whole(t);
-  DType to = a.dtype_or("dtype", t.dtype());
-  IntList size = s.size;
-  int have = ir::dtype_size(t.dtype()), want = ir::dtype_size(to);
-  if (have != want && size.empty())
-    fail(Code::kRuntime, cat("self.dim() cannot be 0 to view ", eager_name(t.dtype()).scalar,
-                             " as ", eager_name(to).scalar, " (different element sizes)"));
-  if (have < want && size.back() % (want / have) != 0)
-    fail(Code::kRuntime, cat("self.size(-1) must be divisible by ", want / have, " to view ",
-                             eager_name(t.dtype()).scalar, " as ", eager_name(to).scalar,
-                             " (different element sizes), but got ", size.back()));
-  if (have != want) size.back() = size.back() * have / want;
-  s.dtype = to;
-  reshape(s, size);
+  s.dtype = a.dtype_or("dtype", t.dtype());
+  view_dtype(s, t.dtype(), s.dtype);
   return s;
 }
 ViewSpec real_view(const Args&, Type t) {
-  if (!ir::is_complex(t.dtype()))
-    fail(Code::kRuntime, "view_as_real is only supported for complex tensors");
   ViewSpec s = whole(t);
-  IntList size = s.size;
-  size.push_back(2);
+  view_as_real(s, t.dtype());
   s.dtype = ir::real_dtype(t.dtype());
-  reshape(s, size);
   return s;
 }
 ViewSpec complex_view(const Args&, Type t) {
-  if (t.dtype() != DType::kF32 && t.dtype() != DType::kF64)
-    fail(Code::kRuntime,
-         cat("view_as_complex is only supported for half, float and double tensors, but "
-             "got a tensor of scalar type: ",
-             eager_name(t.dtype()).scalar));
   ViewSpec s = whole(t);
-  if (t.rank() == 0) fail(Code::kRuntime, "Input tensor must have one or more dimensions");
-  if (s.size.back() != 2) fail(Code::kRuntime, "Tensor must have a last dimension of size 2");
-  IntList size(s.size.begin(), s.size.end() - 1);
+  view_as_complex(s, t.dtype());
+  if (t.dtype() == DType::kF16)
+    fail(Code::kNotImplemented, "complex numbers of two halves (torch.complex32) have no XLA type",
+         "convert the tensor to torch.float32 first");
   s.dtype = ir::complex_dtype(t.dtype());
-  reshape(s, size);
   return s;
 }
 
@@ -373,7 +236,7 @@ std::vector<ViewSpec> sections_of(Type t, size_t d, const IntList& lengths) {
   int64_t at = 0;
   for (int64_t n : lengths) {
     ViewSpec s = whole(t);
-    narrow(s, d, at, n);
+    narrow_dim(s, d, at, n);
     out.push_back(std::move(s));
     at += n;
   }
@@ -412,14 +275,14 @@ std::vector<ViewSpec> unbind_views(const Args& a, Type t) {
          cat("Dimension specified as ", a.i_or("dim", 0), " but tensor has no dimensions"));
   auto d = static_cast<size_t>(a.has("dim") ? a.dim("dim", t.rank()) : 0);
   auto views = sections_of(t, d, IntList(static_cast<size_t>(t.dim(d)), 1));
-  for (ViewSpec& s : views) drop(s, d);
+  for (ViewSpec& s : views) drop_dim(s, d);
   return views;
 }
 
 // A diagonal's tensor: the view's dims of the result are self's.
 Type embedded(const Args& a, Type self, IntList* at) {
   int64_t rank = self.rank() + 1, offset = a.i_or("offset", 0);
-  int64_t d1 = wrap(a.i_or("dim1", -2), rank), d2 = wrap(a.i_or("dim2", -1), rank);
+  int64_t d1 = wrap_dim(a.i_or("dim1", -2), rank), d2 = wrap_dim(a.i_or("dim2", -1), rank);
   if (d1 == d2)
     fail(Code::kRuntime, cat("diagonal dimensions cannot be identical ", a.i_or("dim1", -2), ", ",
                              a.i_or("dim2", -1)));
@@ -445,10 +308,9 @@ void diag_embed_lower(Lowering& l, std::vector<V>& out) {
   auto d1 = static_cast<size_t>(at[1]), d2 = static_cast<size_t>(at[2]);
   s.offset = at[0] >= 0 ? at[0] * s.stride[d2] : -at[0] * s.stride[d1];
   int64_t stride = s.stride[d1] + s.stride[d2];
-  drop(s, std::max(d1, d2));
-  drop(s, std::min(d1, d2));
-  s.size.push_back(self.dims().back());
-  s.stride.push_back(stride);
+  drop_dim(s, std::max(d1, d2));
+  drop_dim(s, std::min(d1, d2));
+  append_dim(s, self.dims().back(), stride);
   out.push_back(spread_view(l.builder(), t, self, s));
 }
 
