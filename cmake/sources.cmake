@@ -4,7 +4,7 @@ set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/b
     src/base/hash.cpp src/base/interrupt.cpp src/base/lock_order.cpp src/base/mappings.cpp)
 set(TP_PROBE src/probe/events.cpp src/probe/probe.cpp)
 set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp src/ir/type.cpp)
-set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp src/hlo/lineage.cpp)
+set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp src/hlo/lineage.cpp src/hlo/workarounds.cpp)
 set(TP_SHARD)
 set(TP_OPS
     src/ops/elementwise/activation.cpp

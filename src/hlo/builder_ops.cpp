@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "hlo/builder.h"
+#include "hlo/workarounds.h"
 
 namespace tp::hlo {
 namespace {
@@ -94,8 +95,7 @@ std::string conv_dims(const IntList& d, char first, char second) {
 
 // --- shape ---------------------------------------------------------------------------------------
 
-// Narrow ints take floats through a wider int, so that values out of range wrap as in eager. Bools
-// become floats through bytes where a nan times false would else be 0 (Mistake::kBoolProducts).
+// Narrow ints take floats through a wider int, so that values out of range wrap as in eager.
 V Builder::convert(V v, DType t) {
   DType from = v.dtype();
   if (from == t) return v;
@@ -104,7 +104,7 @@ V Builder::convert(V v, DType t) {
     return convert(op("stablehlo.real", {v}, v.type.with(ir::real_dtype(from))), t);
   if (ir::is_float(from) && ir::is_int(t) && (ir::dtype_size(t) < 4 || t == DType::kU32))
     v = convert(v, t == DType::kU32 ? DType::kS64 : DType::kS32);
-  if (from == DType::kPred && !ir::is_int(t) && target_.makes(Mistake::kBoolProducts))
+  if (from == DType::kPred && !ir::is_int(t) && makes_bools_through_bytes(target_))
     v = convert(v, DType::kU8);
   // PyTorch's float8_e4m3fn saturates where XLA gives NaN.
   if (t == DType::kF8E4M3FN && ir::is_float(from)) v = min(max(v, -448.0), 448.0);
@@ -115,25 +115,6 @@ V Builder::reshaped(std::string_view name, V v, Type t, std::string_view attrs) 
   V out = op(name, {v}, t, attrs);
   out.source = v.origin();
   return out;
-}
-
-// XLA makes one bitcast of two, whatever their widths, and shapes then no longer fit. So what was
-// bitcast before (and only reshaped since) is bitcast from where it started; and for what XLA alone
-// finds to be a bitcast's result (a concat of its slices), widening takes and gives other shapes
-// than narrowing: [n, k] -> [n] and [1, n] -> [1, n, k], so that a reshape stands between any two.
-V Builder::bitcast(V v, Type t) {
-  if (v.type == t) return v;
-  if (auto start = bits_.find(v.id); start != bits_.end() && target_.makes(Mistake::kBitcasts))
-    v = start->second;
-  int64_t from = ir::dtype_size(v.dtype()), to = ir::dtype_size(t.dtype()), n = v.type.numel();
-  if (v.dtype() == t.dtype()) return reshape(v, t.dims());
-  IntList in(t.dims().begin(), t.dims().end()), out = in;
-  if (from < to) in = {n * from / to, to / from}, out = {n * from / to};
-  if (from > to) in = {1, n}, out = {1, n, from / to};
-  Type type = ir::make_type(t.dtype(), out);
-  V bits = reshaped("stablehlo.bitcast_convert", reshape(v, in), type);
-  bits_.emplace(bits.id, v);
-  return reshape(bits, t.dims());
 }
 
 V Builder::reshape(V v, Ints dims) {
@@ -194,32 +175,6 @@ V Builder::dynamic_slice(V v, std::span<const V> starts, Ints sizes) {
             cat("slice_sizes = ", i64_array(sizes)));
 }
 
-// XLA fuses what makes an update into an update in place, but for a maker that reads the updated
-// operand elsewhere, and it knows the operand by name only. In z = x.reshape(-1); z[1:] = x[0, :-1]
-// it is another shape's name: the update would read what it had written. So there the update is
-// selected. XLA itself reshapes what has dims of 1, and what it computes (a gather's result, sums
-// of reshaped terms); a scatter of one window becomes an update.
-bool Builder::reads_itself(const V& base, std::span<const V> makers) const {
-  bool ones = base.rank() > 1 && std::ranges::find(base.dims(), 1) != base.dims().end();
-  if (!target_.makes(Mistake::kUpdates) || (base.kept && !ones)) return false;
-  return std::any_of(makers.begin(), makers.end(),
-                     [&](const V& v) { return lineage_.made_from(v.id, base.origin()); });
-}
-
-V Builder::kept(V v) {
-  v.kept = true;
-  return v;
-}
-
-// What `put` and `combine` would make of base in place, made apart.
-V Builder::selected(V base, V update, const std::function<V(V base, V part)>& put,
-                    const Region& combine) {
-  Type pred = base.type.with(DType::kPred);
-  V mask = put(zeros(pred), ones(pred.with(update.dims())));
-  std::array<V, 2> both{base, put(zeros(base.type), update)};
-  return kept(select(mask, combine(*this, both)[0], base));
-}
-
 V Builder::dynamic_update_slice(V v, V update, std::span<const V> starts) {
   std::vector<V> in{v, update};
   in.insert(in.end(), starts.begin(), starts.end());
@@ -261,31 +216,8 @@ V Builder::reverse(V v, Ints dims) {
 
 // --- elementwise ---------------------------------------------------------------------------------
 
-V Builder::add(V a, V b) {
-  bool logic = a.dtype() == DType::kPred && target_.makes(Mistake::kBoolSums);
-  return binary(red_name(Red::kSum, logic), a, b);
-}
 V Builder::max(V a, V b) { return binary(red_name(Red::kMax, a.dtype() == DType::kPred), a, b); }
 V Builder::min(V a, V b) { return binary(red_name(Red::kMin, a.dtype() == DType::kPred), a, b); }
-
-// Against Mistake::kSquares: what drops an abs of a square does not look through unsigned products,
-// nor into the select of `abs`.
-V Builder::mul(V a, V b) {
-  DType d = a.dtype();
-  if (!ir::is_int(d) || ir::is_unsigned(d) || !target_.makes(Mistake::kSquares))
-    return binary(red_name(Red::kProd, d == DType::kPred), a, b);
-  DType u = ir::unsigned_dtype(d);
-  V x = bitcast(a, a.type.with(u)), y = bitcast(b, b.type.with(u));
-  V p = binary("stablehlo.multiply", x, y);
-  return bitcast(p, p.type.with(d));
-}
-
-V Builder::abs(V a) {
-  if (ir::is_unsigned(a.dtype())) return a;
-  if (ir::is_int(a.dtype()) && target_.makes(Mistake::kSquares))
-    return select(compare(a, 0, Cmp::kLt), neg(a), a);
-  return op("stablehlo.abs", {a}, a.type.with(ir::real_dtype(a.dtype())));
-}
 
 V Builder::compare(V a, V b, Cmp c, Order o) {
   std::string attrs =
