@@ -10,8 +10,8 @@ line for each row that PyTorch has a structured shape function for: `at::meta::<
 promotion, broadcasting and error text. Rows with a type rule of their own come out too; the
 registry prefers the row's. So do the ones that COSTLY names, which have no row.
 
-A row also says whether the structured function is a TensorIterator: those cast into out=, the others
-want the result's own dtype there, but for what the op's row says (Row::out).
+A row also says whether the structured function is a TensorIterator: those cast into out=, the
+others want the result's own dtype there, but for what the op's row says (Row::out).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def costly(known: dict[str, Structured], names: list[str]) -> list[str]:
     for pattern in COSTLY:
         matches = [n for n in known if re.fullmatch(pattern, n)]
         if not matches:
-            raise SystemExit(f"gen_meta.py: COSTLY has {pattern!r}, which no structured op is called")
+            raise SystemExit(f"gen_meta.py: COSTLY has {pattern!r}, which names no structured op")
         found += [n for n in matches if n not in names]
     return sorted(found)
 
@@ -78,10 +78,7 @@ def line(name: str, row: Structured, iterators: set[str]) -> str:
     function = base + ("_symint" if "SymInt" in row.args else "")
     ops = name.replace(".", "_")
     kernel = "kIterates" if row.delegate in iterators else "kExact"
-    return (
-        f'META_ROW("aten::{name}", at::_ops::{ops}::schema, at::meta::{function}, '
-        f"{kernel})"
-    )
+    return f'META_ROW("aten::{name}", at::_ops::{ops}::schema, at::meta::{function}, {kernel})'
 
 
 def section(

@@ -248,7 +248,7 @@ PYBIND11_MODULE(_C, m) {
     return tables;
   });
   m.def("unknown_names", [](int of, const std::vector<std::string>& names) {
-    return unknown_names(static_cast<Named>(of), names);
+    return unknown_names(static_cast<NameOf>(of), names);
   });
   m.def("live_aliases", &live_aliases);
   m.def("programs_cached", [] { return executor().cache().size(); });

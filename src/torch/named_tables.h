@@ -9,7 +9,7 @@
 namespace tp::torch_room {
 
 // What a table's names are of.
-enum class Named : unsigned char {
+enum class NameOf : unsigned char {
   kOverloads,  // in the form that is called: "aten::add_.Tensor"
   kRows,       // "aten::add.Tensor"
   kHostOps,    // ops without a row: "aten::_linalg_svd"
@@ -18,13 +18,13 @@ enum class Named : unsigned char {
 
 struct NamedTable {
   std::string_view where;  // "typed.cpp"
-  Named of;
+  NameOf of;
   std::vector<std::string_view> names;
 };
 std::vector<NamedTable> named_tables();
 
 // Those of the names that nothing is called.
-std::vector<std::string> unknown_names(Named of, const std::vector<std::string>& names);
+std::vector<std::string> unknown_names(NameOf of, const std::vector<std::string>& names);
 
 // Each from the file that has the table.
 std::vector<std::string_view> typed_names();

@@ -18,7 +18,13 @@ namespace {
 
 using c10::OperatorName;
 
-std::vector<std::string> g_table_errors, g_recorded;
+std::vector<std::string> g_table_errors;
+
+// Made at first use: rows are registered while the library is loaded.
+std::vector<std::string>& recorded() {
+  static auto* all = new std::vector<std::string>;
+  return *all;
+}
 
 // Row::masks: is this a call for the CPU?
 bool needs_cpu(const Stack& stack, size_t args, bool writes) {
@@ -151,7 +157,7 @@ class Registrar {
     auto op = c10::Dispatcher::singleton().findSchema(n);
     if (op->hasKernelForDispatchKey(c10::DispatchKey::XLA))
       return;  // written by hand (factories, views)
-    g_recorded.push_back(name);
+    recorded().push_back(name);
     if (TypedAdd add = typed_kernel(name)) return add(lib_, name.c_str(), form.op);
     lib_.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunctor(
                                 std::make_unique<Kernel>(form, around(name))));
@@ -164,7 +170,7 @@ class Registrar {
 }  // namespace
 
 const std::vector<std::string>& table_errors() { return g_table_errors; }
-const std::vector<std::string>& recorded_overloads() { return g_recorded; }
+const std::vector<std::string>& recorded_overloads() { return recorded(); }
 
 bool is_number_argument(std::string_view name) {
   for (const OpInfo& i : infos())
