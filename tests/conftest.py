@@ -25,14 +25,7 @@ import torch_pjrt
 
 ROOT = Path(__file__).resolve().parents[1]
 # Files that take more than half a minute of a processor, in this order.
-LONGEST = (
-    "test_ops",
-    "test_models",
-    "test_accelerator",
-    "test_lowerings",
-    "test_exit",
-    "test_fuzz",
-)
+LONGEST = ("test_ops", "test_models", "test_accelerator", "test_lowerings", "test_exit")
 TIMEOUT = 120  # seconds, of a process that a test starts
 RUN_MODULE = """
 import runpy, sys

@@ -1,5 +1,5 @@
 """Lowerings at numbers, dtypes and shapes where implementations differ, against eager; the words
-of their type rules (core/opcheck.py, without PyTorch's dispatcher). Samples of all ops: test_ops.py.
+of their type rules (core/opcheck.py, without PyTorch's dispatcher). All ops: test_ops.py.
 """
 
 import sys
