@@ -76,7 +76,7 @@ quick: setup
 	@MAKE="$(MAKE)" tools/stages.sh build check quick-core quick-pytest
 quick-core: build
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ninja -C build/dev -j $(JOBS) --quiet core_tests
-	build/dev/core_tests --gtest_brief=1
+	$(BIN)/ctest --test-dir build/dev --output-on-failure -j 2
 quick-pytest: build
 	$(PYTEST) tests/python/test_compiles.py tests/python/test_capture.py tests/python/test_states.py
 

@@ -19,7 +19,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import torch_pjrt
 
-SAMPLES = {"f32": 3, "backward": 2}  # how many of each kind
+SAMPLES = {"f32": 2}  # how many of each kind; one more at night
 OTHER_SAMPLES = 1
 GROUP = 8  # ops that share a program
 DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.bool]
@@ -115,15 +115,15 @@ def kind_of(dtype: torch.dtype, grad: bool) -> str:
     return "backward" if grad else NAMES[dtype]
 
 
-def samples(op: Any, dtype: torch.dtype, grad: bool) -> Iterator[Any]:
+def samples(op: Any, dtype: torch.dtype, grad: bool, more: int) -> Iterator[Any]:
     torch.manual_seed(0)
     made = op.sample_inputs("cpu", dtype, requires_grad=grad)
-    return itertools.islice(made, SAMPLES.get(kind_of(dtype, grad), OTHER_SAMPLES))
+    return itertools.islice(made, SAMPLES.get(kind_of(dtype, grad), OTHER_SAMPLES) + more)
 
 
-def cases_of(op: Any, dtype: torch.dtype, grad: bool) -> Iterator[Case]:
+def cases_of(op: Any, dtype: torch.dtype, grad: bool, more: int) -> Iterator[Case]:
     """Cases recorded but not run; stops where the op runs on the CPU."""
-    for i, sample in enumerate(samples(op, dtype, grad)):
+    for i, sample in enumerate(samples(op, dtype, grad, more)):
         case = Case(kind_of(dtype, grad))
         before = fallbacks()
         try:
@@ -194,16 +194,16 @@ def kinds_of(op: Any) -> list[tuple[torch.dtype, bool]]:
     return kinds
 
 
-def verdicts(names: list[str]) -> dict[str, dict[str, str]]:
+def verdicts(names: list[str], more: int) -> dict[str, dict[str, str]]:
     """Op -> kind ("f32", "backward") -> what is wrong, empty where all is well; kinds that ran."""
-    cases = {n: [c for k in kinds_of(OPS[n]) for c in cases_of(OPS[n], *k)] for n in names}
+    cases = {n: [c for k in kinds_of(OPS[n]) for c in cases_of(OPS[n], *k, more)] for n in names}
     failed = ""
     try:
         torch_pjrt.sync()
     except Exception as e:
         failed = str(e).splitlines()[0]
     if failed and len(names) > 1:  # whose fault it is
-        return {n: verdicts([n])[n] for n in names}
+        return {n: verdicts([n], more)[n] for n in names}
     found: dict[str, dict[str, str]] = {n: {"sync": failed} if failed else {} for n in names}
     for name in names:
         for c in cases[name]:
@@ -215,6 +215,7 @@ def verdicts(names: list[str]) -> dict[str, dict[str, str]]:
 @pytest.fixture(scope="module")
 def tried(request) -> Callable[[str], dict[str, str]]:
     """The verdicts on an op; those on the next few that are asked for are found with it."""
+    more = int(request.config.getoption("--nightly"))
     mine = [i for i in request.session.items if i.path == request.path and hasattr(i, "callspec")]
     names = list(dict.fromkeys(i.callspec.params["name"] for i in mine if "name" in i.fixturenames))
     found: dict[str, dict[str, str]] = {}
@@ -222,7 +223,7 @@ def tried(request) -> Callable[[str], dict[str, str]]:
     def verdict(name: str) -> dict[str, str]:
         if name not in found:
             at = names.index(name)
-            found.update(verdicts(names[at : at + GROUP]))
+            found.update(verdicts(names[at : at + GROUP], more))
         return found[name]
 
     return verdict
