@@ -19,7 +19,7 @@ os.environ["TORCH_PJRT_CACHE"] = "off"
 sys.path.insert(0, str(Path(__file__).parent / "python"))
 
 from fake_plugin import fake, run_fake  # noqa: F401 - fixtures
-from fork_server import ForkServer
+from fork_server import ForkServer, read_at_start
 
 import torch_pjrt
 
@@ -116,11 +116,12 @@ def run_python(fork_servers) -> Callable[..., subprocess.CompletedProcess[str]]:
     def run(
         *args: str, code: str = "", own_start: bool = False, imports: str = "import torch", **env
     ) -> subprocess.CompletedProcess[str]:
+        own_start = own_start or read_at_start(env)
         env = os.environ | env
         if args[:1] == ("-m",) and not own_start:
             code = RUN_MODULE.format(module=args[1], argv=list(args[1:]))
-        if code and not own_start and (server := fork_servers(imports)).fits(env):
-            return server.run(code, env, ROOT, TIMEOUT)
+        if code and not own_start:
+            return fork_servers(imports).run(code, env, ROOT, TIMEOUT)
         command = [sys.executable, *(args or ("-c", code))]
         return subprocess.run(
             command, capture_output=True, text=True, timeout=TIMEOUT, env=env, cwd=ROOT, check=False

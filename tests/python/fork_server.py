@@ -3,7 +3,7 @@
 A child is a process of its own: its environment, standard streams, working directory, threads and
 end are its own, and Python ends it as it ends any script. torch_pjrt is imported in the child, so
 that it reads the child's environment; no frame of the server is below the script's.
-What Python or torch read at their own start is the same for all children: see `ForkServer.fits`.
+What Python or torch read at their own start is the same for all children: see `read_at_start`.
 """
 
 import gc
@@ -15,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType
 
@@ -27,6 +28,11 @@ exec(__import__("fork_server").next_script({imports!r}))
 START_NAME = "<frozen fork_server>"
 READ_AT_START = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH")
 READ_LATER = ("TORCH_PJRT_", "PYTHONPATH")
+
+
+def read_at_start(variables: Iterable[str]) -> bool:
+    """Whether Python or torch read one of these at their start, too early for a forked child."""
+    return any(v.startswith(READ_AT_START) and not v.startswith(READ_LATER) for v in variables)
 
 
 # ---- the server's process ---------------------------------------------------------------------
@@ -78,8 +84,8 @@ class ForkServer:
     """
 
     def __init__(self, imports: str = "import torch") -> None:
-        self.env = dict(os.environ)
-        self.env.pop("PYTHONPATH", None)  # the children's own
+        env = dict(os.environ)
+        env.pop("PYTHONPATH", None)  # the children's own
         self.cpu_seconds = 0.0  # of the children
         self.asks, answers = socket.socketpair()
         with tempfile.TemporaryDirectory() as folder:
@@ -90,15 +96,10 @@ class ForkServer:
             self.process = subprocess.Popen(
                 [sys.executable, str(start), str(answers.fileno())],
                 pass_fds=[answers.fileno()],
-                env=self.env | {"OPENBLAS_NUM_THREADS": "1"},  # a process that forks has one thread
+                env=env | {"OPENBLAS_NUM_THREADS": "1"},  # a process that forks has one thread
             )
             answers.close()
-            self.run("pass", self.env, HERE, 120)  # until it has read its start
-
-    def fits(self, env: dict[str, str]) -> bool:
-        """Whether a child can have this environment."""
-        differs = {k for k in env.keys() | self.env.keys() if env.get(k) != self.env.get(k)}
-        return all(not k.startswith(READ_AT_START) or k.startswith(READ_LATER) for k in differs)
+            self.run("pass", env, HERE, 120)  # until it has read its start
 
     def run(
         self, code: str, env: dict[str, str], cwd: Path, seconds: float

@@ -220,7 +220,7 @@ def test_the_same_loop_with_a_sync_is_not(run_python, fake, name):
     assert "no sync" not in text, text
 
 
-def test_a_model_of_many_equal_layers_is_one_step(run_python):
+def test_a_model_of_many_equal_layers_is_one_step(run_python, fake):
     text = findings(
         run_python,
         """
@@ -238,6 +238,7 @@ def test_a_model_of_many_equal_layers_is_one_step(run_python):
             torch_pjrt.sync()
         assert max(c.nodes for c in torch_pjrt.explain().compiles) > 1000
         """,
+        **fake_env(fake),
     )
     assert "no sync" not in text, text
 
