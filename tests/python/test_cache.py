@@ -196,7 +196,7 @@ def test_folder_stays_below_its_size(program, fake):
         + """
 for n in range(1, 8):
     y = torch.ones(n).to("xla")
-    for _ in range(400):
+    for _ in range(4000):
         y = y.sin()
     torch_pjrt.sync()
 print(json.dumps(torch_pjrt.cache.stats().__dict__))
