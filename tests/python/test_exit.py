@@ -8,7 +8,7 @@ import torch
 from fake_plugin import PRELUDE, fake_env
 from torch.utils.data import DataLoader, TensorDataset
 
-PATIENCE = 60  # seconds; hangs in these tests would last for ten minutes
+PATIENCE = 110  # seconds; hangs in these tests would last for ten minutes
 
 EXIT = """
 import atexit, signal, sys, threading, time
