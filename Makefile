@@ -13,7 +13,6 @@ JOBS ?= $(shell nproc)
 CMAKE := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -DPython_EXECUTABLE=$(CURDIR)/$(PY)
 SOURCES := $(shell find src tests/core tests/fakeplugin -name '*.cpp' -o -name '*.h' 2>/dev/null)
 BUILD_FILES := CMakeLists.txt CMakePresets.json $(wildcard cmake/*)
-CASES := $(firstword $(wildcard tests/cases ../shared/cases))
 
 # ---- set-up ---------------------------------------------------------------------------------
 .PHONY: setup build
@@ -49,7 +48,7 @@ build: build/dev/build.ninja
 sanitize: asan tsan
 asan tsan: %: build/%/build.ninja
 	@$(BIN)/ninja -C build/$* -j $(JOBS) --quiet
-	$(BIN)/ctest --test-dir build/$* --output-on-failure
+	$(BIN)/ctest --test-dir build/$* --output-on-failure -j 2
 
 # ---- checks and tests -----------------------------------------------------------------------
 .PHONY: check test pytest conformance demo fuzz bench format clean
@@ -61,24 +60,31 @@ check: setup
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/mypy
 
-test: check asan pytest
+# The seconds of each stage and of all come last.
+test: setup
+	@MAKE="$(MAKE)" tools/stages.sh build check asan pytest
 
-# Two processes; a file's tests share one, so that they share what it compiled.
-PYTEST := $(PY) -m pytest -n 2 --dist loadfile --timeout 900
+# Two processes; a file's tests share one, so that they share what it compiled. Files that take
+# longest come first (tests/conftest.py).
+PYTEST := $(PY) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 900
 pytest: build
-	$(PYTEST) tests/python
+	$(PYTEST)
 
-# The loop of seconds: checks, core tests without a sanitizer, files that touch each part.
-.PHONY: quick
-quick: check build
+# The loop of seconds: checks, core tests without a sanitizer, a file that touches each part.
+.PHONY: quick quick-core quick-pytest
+quick: setup
+	@MAKE="$(MAKE)" tools/stages.sh build check quick-core quick-pytest
+quick-core: build
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ninja -C build/dev -j $(JOBS) --quiet core_tests
-	build/dev/core_tests --gtest_brief=1
+	$(BIN)/ctest --test-dir build/dev --output-on-failure -j 2
+quick-pytest: build
 	$(PYTEST) tests/python/test_compiles.py tests/python/test_capture.py tests/python/test_states.py
 
 # What takes hours. `make suite-WHEEL` runs the Python tests on one CPU plugin.
 CPU_WHEELS := $(shell sed -n 's/^\([a-z-]*\)==.*/\1/p' requirements/cpu-plugins.txt)
 .PHONY: nightly
 nightly: build
+	$(PYTEST) --nightly
 	$(MAKE) conformance
 	$(MAKE) tsan
 	$(MAKE) fuzz N=10000
@@ -86,7 +92,7 @@ nightly: build
 	$(MAKE) $(CPU_WHEELS:%=suite-%)
 
 suite-%: build
-	TORCH_PJRT_CPU_PLUGIN=$* $(PYTEST) tests/python
+	TORCH_PJRT_CPU_PLUGIN=$* $(PYTEST)
 
 # The whole OpInfo database in every dtype and form; writes docs/op-coverage.md.
 conformance: build

@@ -35,6 +35,9 @@ set(TP_TEST_FILTER "*")
 if(TP_SANITIZE MATCHES "thread")
   set(TP_TEST_FILTER "*Cache*:*Executor*:*Interrupt*:*Launch*:*Donation*:FakePlugin*:*Graph*:Lru*:Key*")
 endif()
-add_test(NAME core_tests COMMAND core_tests --gtest_brief=1 --gtest_filter=${TP_TEST_FILTER})
-set_tests_properties(core_tests PROPERTIES ENVIRONMENT
-  "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tools/lsan.supp:print_suppressions=0;TSAN_OPTIONS=die_after_fork=0:halt_on_error=1")
+# Halves of the tests that ctest may run side by side (-j2).
+foreach(shard 0 1)
+  add_test(NAME core_tests_${shard} COMMAND core_tests --gtest_brief=1 --gtest_filter=${TP_TEST_FILTER})
+  set_tests_properties(core_tests_${shard} PROPERTIES ENVIRONMENT
+    "GTEST_TOTAL_SHARDS=2;GTEST_SHARD_INDEX=${shard};LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tools/lsan.supp:print_suppressions=0;TSAN_OPTIONS=die_after_fork=0:halt_on_error=1")
+endforeach()

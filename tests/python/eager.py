@@ -77,15 +77,37 @@ def outcome(program: Program, *args: Any) -> tuple[Any, Exception | None, list[s
             return None, e, [str(w.message) for w in seen]
 
 
+class Checks:
+    """Programs that have to agree with eager; `agree` holds all of their values against eager's at
+    once, so that they share one program of the device."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[Any, Any, bool]] = []  # ours, eager, exact
+
+    def __call__(self, program: Program, *args: Any, exact: bool = False) -> Any:
+        """Runs the program on the CPU and on the device and compares layouts; values wait."""
+        on_device = moved(args)
+        eager, ours = program(*args), program(*on_device)
+        got, want = list(tensors_in(ours)), list(tensors_in(eager))
+        assert {t.device.type for t in got} <= {"xla"}
+        for a, b in zip(got, want, strict=True):
+            assert layout(a) == layout(b), f"ours: {layout(a)}, eager: {layout(b)}"
+        # A later program may change the same arguments.
+        kept = mapped([eager, args], lambda t: t.detach().clone())
+        self.made.append(([ours, on_device], kept, exact))
+        return ours
+
+    def agree(self) -> None:
+        torch_pjrt.sync()
+        for ours, eager, exact in self.made:
+            assert_equal(ours, eager, exact=exact)
+
+
 def check(program: Program, *args: Any, exact: bool = False) -> Any:
     """The program gives eager's values and layouts on the device. Its arguments may be changed."""
-    on_device = moved(args)
-    eager, ours = program(*args), program(*on_device)
-    got, want = list(tensors_in(ours)), list(tensors_in(eager))
-    assert {t.device.type for t in got} <= {"xla"}
-    for a, b in zip(got, want, strict=True):
-        assert layout(a) == layout(b), f"ours: {layout(a)}, eager: {layout(b)}"
-    assert_equal([ours, on_device], [eager, args], exact=exact)
+    checks = Checks()
+    ours = checks(program, *args, exact=exact)
+    checks.agree()
     return ours
 
 

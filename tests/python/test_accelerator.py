@@ -213,6 +213,13 @@ PROGRAMS = {
 }
 
 
+def imported(late: bool) -> str:
+    """What a process imports before its program does: all packages, on the same side of ours."""
+    packages = sorted({package for _, package, _ in PROGRAMS.values()})
+    order = [*packages, "torch_pjrt"] if late else ["torch_pjrt", *packages]
+    return f"import torch, {', '.join(order)}"
+
+
 def program(name: str, on: bool, more: bool = False, late: bool = False) -> str:
     """`late`: the framework is imported before torch_pjrt."""
     code, package, cpu = PROGRAMS[name]
@@ -229,7 +236,7 @@ def program(name: str, on: bool, more: bool = False, late: bool = False) -> str:
 @pytest.mark.parametrize("late", [False, True], ids=["first", "late"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_framework_trains_on_xla_where_asked(run_python, name, late):
-    done = run_python(code=program(name, on=True, late=late))
+    done = run_python(code=program(name, on=True, late=late), imports=imported(late))
     assert done.stdout.splitlines()[-1] == "device xla xla 2", done.stdout + done.stderr
     assert "chooses the CPU" not in done.stderr
 
@@ -237,7 +244,7 @@ def test_a_framework_trains_on_xla_where_asked(run_python, name, late):
 @pytest.mark.parametrize("late", [False, True], ids=["first", "late"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_framework_that_chooses_the_cpu_is_warned_about_once(run_python, name, late):
-    done = run_python(code=program(name, on=False, late=late))
+    done = run_python(code=program(name, on=False, late=late), imports=imported(late))
     assert done.stdout.splitlines()[-1] == "device cpu cpu 2", done.stdout + done.stderr
     who = "Lightning" if name in ("lightning", "pytorch_lightning", "Fabric") else "accelerate"
     assert done.stderr.count(f"{who} chooses the CPU (") == 1, done.stderr
@@ -249,14 +256,14 @@ def test_a_framework_that_chooses_the_cpu_is_warned_about_once(run_python, name,
 def test_a_frameworks_step_is_a_step_of_the_device(run_python, name):
     code = program(name, on=True) + "\nprint(torch_pjrt._C.step())"
     steps = 1 if name in ("Accelerator", "Fabric") else 2
-    done = run_python(code=code)
+    done = run_python(code=code, imports=imported(late=False))
     assert int(done.stdout.splitlines()[-1]) >= steps, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("on", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_framework_that_is_told_to_use_the_cpu_does_so_silently(run_python, name, on):
-    done = run_python(code=program(name, on=on, more=True))
+    done = run_python(code=program(name, on=on, more=True), imports=imported(late=False))
     assert done.stdout.splitlines()[-1] == "device cpu cpu 2", done.stdout + done.stderr
     assert "chooses the CPU" not in done.stderr
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from fake_plugin import fake_env
 from torch import nn
 
 import torch_pjrt
@@ -200,14 +201,14 @@ UNSYNCED = {
 
 
 @pytest.mark.parametrize("name", UNSYNCED)
-def test_a_loop_that_never_syncs_is_told_to(run_python, name):
-    text = findings(run_python, UNSYNCED[name])
+def test_a_loop_that_never_syncs_is_told_to(run_python, fake, name):
+    text = findings(run_python, UNSYNCED[name], **fake_env(fake))
     assert "no sync | Many steps are one graph" in text, text
     assert "torch_pjrt.sync() at the end of each step" in text
 
 
 @pytest.mark.parametrize("name", UNSYNCED)
-def test_the_same_loop_with_a_sync_is_not(run_python, name):
+def test_the_same_loop_with_a_sync_is_not(run_python, fake, name):
     lines = textwrap.dedent(UNSYNCED[name]).strip().splitlines()
     body = [
         line + "\n    torch_pjrt.sync()"
@@ -215,11 +216,11 @@ def test_the_same_loop_with_a_sync_is_not(run_python, name):
         else line
         for i, line in enumerate(lines)
     ]
-    text = findings(run_python, "\n".join(body))
+    text = findings(run_python, "\n".join(body), **fake_env(fake))
     assert "no sync" not in text, text
 
 
-def test_a_model_of_many_equal_layers_is_one_step(run_python):
+def test_a_model_of_many_equal_layers_is_one_step(run_python, fake):
     text = findings(
         run_python,
         """
@@ -237,6 +238,7 @@ def test_a_model_of_many_equal_layers_is_one_step(run_python):
             torch_pjrt.sync()
         assert max(c.nodes for c in torch_pjrt.explain().compiles) > 1000
         """,
+        **fake_env(fake),
     )
     assert "no sync" not in text, text
 

@@ -201,7 +201,9 @@ def test_a_weight_is_cast_once_and_gets_float32_gradients(device, compiles):
     assert w.grad.cpu().unique().tolist() == [32.0]
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
 def test_recurrent_layers_and_their_states_have_the_low_dtype(kind, dtype):
     """As cuDNN's kernels give them on CUDA; the CPU's LSTM does the same in bfloat16."""

@@ -8,7 +8,7 @@ import torch
 from fake_plugin import PRELUDE, fake_env
 from torch.utils.data import DataLoader, TensorDataset
 
-PATIENCE = 60  # seconds; hangs in these tests would last for ten minutes
+PATIENCE = 110  # seconds; hangs in these tests would last for ten minutes
 
 EXIT = """
 import atexit, signal, sys, threading, time
@@ -24,7 +24,7 @@ def leaves(run_python, fake):
     def run(code: str) -> tuple[int, str]:
         start = time.monotonic()
         env = fake_env(fake)
-        done = run_python(code=PRELUDE + EXIT + code, **env)
+        done = run_python(code=PRELUDE + EXIT + code, own_start=True, **env)
         assert time.monotonic() - start < PATIENCE
         assert "python's exit ran" in done.stdout, done.stdout + done.stderr
         return done.returncode, done.stdout + done.stderr
@@ -79,7 +79,7 @@ threading.Thread(target=torch_pjrt.wait, daemon=True).start()
 time.sleep(0.1)
 """
     env = fake_env(fake)
-    done = run_python(code=late + PRELUDE + code, **env)
+    done = run_python(code=late + PRELUDE + code, own_start=True, **env)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -94,7 +94,7 @@ for _ in range(3):
     torch_pjrt.sync()
 print("end", torch_pjrt.state(y))
 """
-    done = run_python(code=code)
+    done = run_python(own_start=True, code=code)
     assert (done.returncode, done.stdout) == (0, "end device\n"), done.stderr
 
 
@@ -109,7 +109,7 @@ x = torch.ones(3, device="xla:{devices - 1}", requires_grad=True)
 (x * 2).sum().backward()
 """
     for _ in range(4):
-        done = run_python(code=code, TORCH_PJRT_CPU_DEVICES=str(devices))
+        done = run_python(own_start=True, code=code, TORCH_PJRT_CPU_DEVICES=str(devices))
         assert done.returncode == 0, done.stderr
 
 

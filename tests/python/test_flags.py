@@ -22,7 +22,7 @@ def test_the_names_that_users_know_are_there():
 
 
 def test_the_command_prints_them_all(run_python):
-    done = run_python("-m", "torch_pjrt", "flags", XLA_COMPILATION_CACHE_SIZE="77")
+    done = run_python("-m", "torch_pjrt", "flags", own_start=True, XLA_COMPILATION_CACHE_SIZE="77")
     assert done.returncode == 0, done.stderr
     for f in flags.table():
         assert f.name in done.stdout
@@ -84,7 +84,7 @@ def test_every_row_refuses_what_it_does_not_allow_at_the_import(run_python):
 
 def test_each_bad_flag_is_told_in_one_message(run_python):
     env = {"TORCH_PJRT_CUT_WARNING": "abc", "TORCH_PJRT_DONATION": "perhaps"}
-    done = run_python(code="import torch_pjrt", **env)
+    done = run_python(code="import torch_pjrt", own_start=True, **env)
     assert done.returncode == 1, "an exception, not an abort"
     for name, value in env.items():
         assert done.stderr.count(f"{name}: expected") == 1

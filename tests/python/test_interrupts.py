@@ -106,7 +106,7 @@ def test_waiting_for_another_threads_sync_is_left_at_once(run_stop):
 y = a + b
 script("PJRT_Client_Compile:1=HANG 60000")
 t = threading.Thread(target=torch_pjrt.sync, daemon=True) ; t.start()
-time.sleep(0.3)
+while not plugin.fake_plugin_count(b"PJRT_Client_Compile"): time.sleep(0.001)
 soon()
 print(stopped(torch_pjrt.sync))
 script("") ; t.join()

@@ -51,21 +51,25 @@ def test_two_steps_of_training_give_eagers_numbers_and_cut_nowhere(name, device,
 
 
 @pytest.mark.parametrize("name", [n for n, m in MODELS.items() if m.prompt])
-def test_greedy_generation_with_a_cache_gives_eagers_tokens(name, device, compiles, capsys):
+def test_greedy_generation_with_a_cache_gives_eagers_tokens(
+    name, device, compiles, capsys, nightly
+):
     model = MODELS[name]
+    # A cache that grows makes each token a program of its own.
+    count = 20 if nightly or "cache_implementation" in model.generate else 4
     net, prompt = made(model).eval(), model.prompt()
     ours = copy.deepcopy(net).to(device)
-    options = {"max_new_tokens": 20, "do_sample": False, "use_cache": True, **model.generate}
+    options = {"max_new_tokens": count, "do_sample": False, "use_cache": True, **model.generate}
     with compiles() as seen:
         got = ours.generate(**moved(prompt), **options).cpu()
     want = net.generate(**prompt, **options)
     with capsys.disabled():
-        print(f"\n  {name}: {seen.count} programs, {seen.cuts} cuts for 20 tokens, ", end="")
-    assert want.shape[1] >= 20
+        print(f"\n  {name}: {seen.count} programs, {seen.cuts} cuts for {count} tokens, ", end="")
+    assert want.shape[1] >= count
     assert torch.equal(got, want)
     assert seen.fallbacks == ()
     # transformers reads twice a token (is it the end? are all sentences done?) and a little before.
-    assert seen.cuts <= 2 * 20 + 8
+    assert seen.cuts <= 2 * count + 8
 
 
 def test_every_family_is_here():

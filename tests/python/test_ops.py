@@ -1,7 +1,8 @@
 """PyTorch's own samples (OpInfo) for every op that has a lowering: eager's values, dtypes, strides.
 
 An op whose call runs on the CPU instead (counter `aten::...`) has to be listed in known_gaps.toml.
-All samples and dtypes of an op share one sync, so an op costs two programs.
+All samples and dtypes of a few neighbouring ops share one sync, hence one program: a compile costs
+more than what is in it. More dtypes, samples and forms: conformance.py, `make nightly`.
 """
 
 import itertools
@@ -18,8 +19,9 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import torch_pjrt
 
-SAMPLES = {"f32": 3}  # how many of each kind
-OTHER_SAMPLES = 2
+SAMPLES = {"f32": 2}  # how many of each kind; one more at night
+OTHER_SAMPLES = 1
+GROUP = 8  # ops that share a program
 DTYPES = [torch.float32, torch.bfloat16, torch.int64, torch.bool]
 NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.int64: "s64", torch.bool: "pred"}
 UNDEFINED = ("empty", "new_empty", "resize")  # ops whose values eager leaves undefined
@@ -113,15 +115,15 @@ def kind_of(dtype: torch.dtype, grad: bool) -> str:
     return "backward" if grad else NAMES[dtype]
 
 
-def samples(op: Any, dtype: torch.dtype, grad: bool) -> Iterator[Any]:
+def samples(op: Any, dtype: torch.dtype, grad: bool, more: int) -> Iterator[Any]:
     torch.manual_seed(0)
     made = op.sample_inputs("cpu", dtype, requires_grad=grad)
-    return itertools.islice(made, SAMPLES.get(kind_of(dtype, grad), OTHER_SAMPLES))
+    return itertools.islice(made, SAMPLES.get(kind_of(dtype, grad), OTHER_SAMPLES) + more)
 
 
-def cases_of(op: Any, dtype: torch.dtype, grad: bool) -> Iterator[Case]:
+def cases_of(op: Any, dtype: torch.dtype, grad: bool, more: int) -> Iterator[Case]:
     """Cases recorded but not run; stops where the op runs on the CPU."""
-    for i, sample in enumerate(samples(op, dtype, grad)):
+    for i, sample in enumerate(samples(op, dtype, grad, more)):
         case = Case(kind_of(dtype, grad))
         before = fallbacks()
         try:
@@ -183,31 +185,56 @@ def compare(case: Case, name: str) -> str:
     return ""
 
 
-def verdicts(op: Any, kinds: list[tuple[torch.dtype, bool]]) -> dict[str, str]:
-    """Kind ("f32", "backward") -> what is wrong, empty where all is well; kinds that ran only."""
-    cases = [c for dtype, grad in kinds for c in cases_of(op, dtype, grad)]
-    found: dict[str, str] = {}
-    try:
-        torch_pjrt.sync()
-    except Exception as e:
-        found["sync"] = str(e).splitlines()[0]
-    for c in cases:
-        wrong = compare(c, op.name)
-        found[c.name] = found.get(c.name) or wrong
-    return found
-
-
-@pytest.mark.parametrize("name", OPS)
-@pytest.mark.filterwarnings("ignore")
-def test_op_agrees_with_eager(name):
-    op = OPS[name]
+def kinds_of(op: Any) -> list[tuple[torch.dtype, bool]]:
+    """(dtype, whether of the gradient) of what is tried of an op."""
     supported = op.supported_dtypes("cpu")
     kinds = [(d, False) for d in DTYPES if d in supported]
     if op.supports_autograd and torch.float32 in supported:
         kinds.append((torch.float32, True))
+    return kinds
+
+
+def verdicts(names: list[str], more: int) -> dict[str, dict[str, str]]:
+    """Op -> kind ("f32", "backward") -> what is wrong, empty where all is well; kinds that ran."""
+    cases = {n: [c for k in kinds_of(OPS[n]) for c in cases_of(OPS[n], *k, more)] for n in names}
+    failed = ""
+    try:
+        torch_pjrt.sync()
+    except Exception as e:
+        failed = str(e).splitlines()[0]
+    if failed and len(names) > 1:  # whose fault it is
+        return {n: verdicts([n], more)[n] for n in names}
+    found: dict[str, dict[str, str]] = {n: {"sync": failed} if failed else {} for n in names}
+    for name in names:
+        for c in cases[name]:
+            wrong = compare(c, OPS[name].name)
+            found[name][c.name] = found[name].get(c.name) or wrong
+    return found
+
+
+@pytest.fixture(scope="module")
+def tried(request) -> Callable[[str], dict[str, str]]:
+    """The verdicts on an op; those on the next few that are asked for are found with it."""
+    more = int(request.config.getoption("--nightly"))
+    mine = [i for i in request.session.items if i.path == request.path and hasattr(i, "callspec")]
+    names = list(dict.fromkeys(i.callspec.params["name"] for i in mine if "name" in i.fixturenames))
+    found: dict[str, dict[str, str]] = {}
+
+    def verdict(name: str) -> dict[str, str]:
+        if name not in found:
+            at = names.index(name)
+            found.update(verdicts(names[at : at + GROUP], more))
+        return found[name]
+
+    return verdict
+
+
+@pytest.mark.parametrize("name", OPS)
+@pytest.mark.filterwarnings("ignore")
+def test_op_agrees_with_eager(name, tried):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = verdicts(op, kinds)
+        found = tried(name)
     if name in gaps.listed("no_lowering"):
         assert not found, f"has a lowering now: take {name} out of [no_lowering] in known_gaps.toml"
         pytest.skip("no lowering: runs on the CPU")

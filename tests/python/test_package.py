@@ -39,7 +39,7 @@ except ImportError as e:
     print(e)
 print("torch_pjrt._C" in sys.modules, torch.ones(2).sum().item())
 """
-    done = run_python(code=code)
+    done = run_python(code=code, own_start=True)
     assert "built for torch 2.13.0 but torch 2.12.0 is installed" in done.stdout
     assert done.stdout.endswith("False 2.0\n"), done.stderr
 

@@ -97,9 +97,14 @@ def fallbacks() -> list[str]:
 def test_special_function_agrees_with_eager_at_edges_and_borders(name: str) -> None:
     op = getattr(torch.ops.aten, name)
     # float32 rounds a wave's phase of 93 (airy_ai at -27) by 4e-6.
-    for dtype, rtol, atol in ((torch.float32, 1e-5, 4e-6), (torch.float64, 1e-11, 1e-13)):
-        close(op(POINTS.to(dtype).to("xla")), op(POINTS.to(dtype)), rtol, atol)
-    close(op(torch.arange(-3, 9).to("xla")), op(torch.arange(-3, 9)), 1e-5, 1e-6)
+    cases = [
+        (POINTS, 1e-5, 4e-6),
+        (POINTS.double(), 1e-11, 1e-13),
+        (torch.arange(-3, 9), 1e-5, 1e-6),
+    ]
+    ours = [op(x.to("xla")) for x, _, _ in cases]  # one program
+    for y, (x, rtol, atol) in zip(ours, cases, strict=True):
+        close(y, op(x), rtol, atol)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -131,21 +136,23 @@ def test_incomplete_gamma_agrees_with_eager_in_every_region(name: str) -> None:
 @pytest.mark.parametrize("name", TRANSFORMS)
 @pytest.mark.parametrize("shape", [(7,), (4, 6), (3, 4, 5), (2, 2, 3, 2, 4)], ids=str)
 def test_transform_has_eagers_values_and_strides(name: str, shape: tuple[int, ...]) -> None:
-    transform = getattr(torch.fft, name)
+    transform, check = getattr(torch.fft, name), eager.Checks()
     for norm, back in itertools.product((None, "ortho", "forward"), (False, True)):
         for dtype in (torch.float32, torch.float64):
             x = torch.randn(shape, dtype=dtype)
             if back:
                 x = x.permute(*reversed(range(len(shape))))
-            eager.check(lambda t, norm=norm: transform(t, norm=norm), x)
+            check(lambda t, norm=norm: transform(t, norm=norm), x)
+    check.agree()
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 8, 17, 97, 1000])
 def test_transform_of_any_length_agrees_with_eager(length: int) -> None:
-    x = torch.randn(2, length, dtype=torch.float64)
-    eager.check(torch.fft.fft, x)
-    eager.check(torch.fft.rfft, x)
-    eager.check(lambda t: torch.fft.irfft(t, n=length), torch.fft.rfft(x))
+    x, check = torch.randn(2, length, dtype=torch.float64), eager.Checks()
+    check(torch.fft.fft, x)
+    check(torch.fft.rfft, x)
+    check(lambda t: torch.fft.irfft(t, n=length), torch.fft.rfft(x))
+    check.agree()
 
 
 def test_transforms_of_some_dims_pad_and_crop_as_eager() -> None:

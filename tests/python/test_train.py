@@ -136,7 +136,12 @@ def test_model_trains_with_eagers_losses_in_one_program(name, device, compiles):
         torch.testing.assert_close(a.cpu(), b, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", [*MODELS, "Residual"])
+# The deepest and the one of other layers; the rest of them at night.
+IN_FLOAT64 = ["Residual", "Attention"]
+IN_FLOAT64 += [pytest.param(m, marks=pytest.mark.nightly) for m in MODELS if m != "Attention"]
+
+
+@pytest.mark.parametrize("name", IN_FLOAT64)
 def test_float64_losses_are_eagers_to_the_last_digits(name, device):
     """Float32 rounds, and a rounding may flip a ReLU: docs/design/0005-losses-in-float32.md."""
     make = MODELS.get(name, Residual)
