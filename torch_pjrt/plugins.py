@@ -74,9 +74,9 @@ class CpuWheel:
 
 # The order is that of speed; docs/design/0006-cpu-plugins.md has the measurements.
 CPU_WHEELS = (
-    CpuWheel("xla-cpu-pjrt", "xla_cpu_pjrt.so", "0.0.1", _OLDER),
     CpuWheel("lammps-jax-pjrt-cpu", "pjrt_c_api_cpu_plugin.so", "0.11.2", _MISTAKES, _YNN),
     CpuWheel("fastatomstruct-xla-cpu", "libpjrt_cpu.so", "2026.6.23", _OLDER, _YNN),
+    CpuWheel("xla-cpu-pjrt", "xla_cpu_pjrt.so", "0.0.1", _OLDER),
 )
 ENTRY_POINT_GROUPS = ("torch_pjrt.plugins", "torch_xla.plugins", "jax_plugins")
 
