@@ -118,7 +118,7 @@ def test_frames_can_be_switched_off(x):
 
 
 def lines_in(dump: str, op: str) -> set[int]:
-    """The lines that XLA's text gives an op: in its metadata, or by its stack frame's row (2026)."""
+    """The lines that XLA's text gives an op: in its metadata, or by a stack frame (2026)."""
     here = rf'op_name="[^"]*{op}"[^\n]*'
     places = dict(re.findall(r"^(\d+) \{file_location_id=(\d+)", dump, re.M))
     lines = dict(re.findall(r"^(\d+) \{file_name_id=\d+ .*?\bline=(\d+)", dump, re.M))
