@@ -4,10 +4,11 @@ Each contestant is a process that stays alive; they take turns, and the least of
 A contestant is `eager`, a wheel, or a wheel with compile options of its own:
 
     bench/plugins.py                                  # eager and the wheels that are installed
-    bench/plugins.py --models gpt lammps-jax-pjrt-cpu \
-        lammps-jax-pjrt-cpu,xla_cpu_parallel_codegen_split_count=4
+    bench/plugins.py lammps-jax-pjrt-cpu \
+        lammps-jax-pjrt-cpu,xla_cpu_parallel_codegen_split_count=4 --models gpt
 
-A `+` in an option's value stands for a comma.
+A `+` in an option's value stands for a comma. A name in capitals is a variable of the environment;
+PROCESSORS=1 keeps the process on so many processors.
 
 Prints the table of docs/performance.md. `cpu` is processor time a step: it tells more than `step`
 on a machine with other work.
@@ -25,6 +26,9 @@ import time
 from pathlib import Path
 from typing import IO, Any, cast
 
+# Before the models import torch_pjrt, which reads it then: a first step compiles.
+os.environ["TORCH_PJRT_CACHE"] = "off"
+
 from models import MODELS
 
 
@@ -38,15 +42,17 @@ def choose(contestant: str) -> str:
     """Registers a contestant's plugin; the device it trains on."""
     if contestant == "eager":
         return "cpu"
-    wheel, *options = contestant.split(",")
-    os.environ["TORCH_PJRT_CPU_PLUGIN"] = wheel
-    os.environ["TORCH_PJRT_CACHE"] = "off"
-    import torch_pjrt  # noqa: F401 - registers the wheel's plugin
+    wheel, *settings = contestant.split(",")
+    given = dict(s.split("=", 1) for s in settings)
+    variables = {k: v for k, v in given.items() if k.isupper()}
+    os.environ.update(variables, TORCH_PJRT_CPU_PLUGIN=wheel)
+    if "PROCESSORS" in variables:
+        os.sched_setaffinity(0, range(int(variables["PROCESSORS"])))
     from torch_pjrt import plugins
 
     plugin = plugins.find_cpu()
     more: dict[str, plugins.Option] = {
-        k: value(v.replace("+", ",")) for k, _, v in (o.partition("=") for o in options)
+        k: value(v.replace("+", ",")) for k, v in given.items() if k not in variables
     }
     plugins.register([dataclasses.replace(plugin, compile_options=plugin.compile_options | more)])
     return "xla"

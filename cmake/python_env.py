@@ -5,6 +5,7 @@ Looks packages up without importing them: importing torch would cost seconds at 
 
 import importlib.util
 import re
+import runpy
 import sysconfig
 from pathlib import Path
 
@@ -24,6 +25,13 @@ def torch_version(torch: Path, key: str) -> str:
     return found.group(1) if found else ""
 
 
+def cpu_plugin() -> str:
+    """The library of the CPU plugin that programs use by default; empty where none is installed."""
+    wheels = runpy.run_path(str(Path(__file__).parents[1] / "torch_pjrt/_cpu_wheels.py"))
+    found = map(wheels["find_wheel"], wheels["CPU_WHEELS"])
+    return next((str(library) for library, _ in filter(None, found)), "")
+
+
 def main() -> None:
     """Prints the lines; a key is absent where the thing is not there."""
     torch, plugins = package_dir("torch"), package_dir("xla_plugins")
@@ -36,6 +44,7 @@ def main() -> None:
         print(f"PJRT_INCLUDE={header.parent}")
     if jaxlib and (jaxlib / "include/xla/ffi/api/c_api.h").exists():
         print(f"FFI_INCLUDE={jaxlib / 'include'}")
+    print(f"CPU_PLUGIN={cpu_plugin()}")
     print(f"PYTHON_INCLUDE={sysconfig.get_paths()['include']}")
     print(f"PYTHON_SUFFIX={sysconfig.get_config_var('EXT_SUFFIX')}")
 

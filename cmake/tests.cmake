@@ -7,6 +7,12 @@ if(NOT TP_FFI_INCLUDE)
     "Run: ${Python_EXECUTABLE} -m pip install jaxlib")
 endif()
 
+if(NOT TP_CPU_PLUGIN)
+  message(FATAL_ERROR
+    "no CPU plugin is installed, which the tests run on. "
+    "Run: ${Python_EXECUTABLE} -m pip install --no-deps -r requirements/cpu-plugins.txt")
+endif()
+
 add_library(fakeplugin SHARED ${TP_FAKEPLUGIN})
 target_include_directories(fakeplugin SYSTEM PRIVATE ${TP_PJRT_INCLUDE})
 target_include_directories(fakeplugin PRIVATE src)
@@ -15,7 +21,7 @@ add_library(tp_harness STATIC ${TP_HARNESS})
 target_include_directories(tp_harness PUBLIC tests/core)
 target_compile_definitions(tp_harness PUBLIC
   TP_FAKEPLUGIN_PATH="$<TARGET_FILE:fakeplugin>"
-  TP_CPU_PLUGIN_PATH="${TP_PJRT_INCLUDE}/../xla_cpu_pjrt.so")
+  TP_CPU_PLUGIN_PATH="${TP_CPU_PLUGIN}")
 target_link_libraries(tp_harness PUBLIC tp_core)
 
 # One op over a pipe, for tests/core/opcheck.py and for people.

@@ -34,7 +34,7 @@ Capabilities cpu_capabilities(std::span<const std::string> mistakes) {
 Table::Table() {
   PluginSpec placeholder;
   placeholder.name = kDefaultDevice;
-  placeholder.how_to_install = "pip install xla-cpu-pjrt";
+  placeholder.how_to_install = "pip install fastatomstruct-xla-cpu";
   specs_.emplace(kDefaultDevice, placeholder);
 }
 

@@ -81,8 +81,8 @@ class OpCall {
 // Runs a module: arguments in parameter order, results of the given types.
 std::vector<Tensor> run_module(const std::string& text, const std::vector<Tensor>& in,
                                const std::vector<ir::Type>& out);
-// A CPU plugin, and the options it is tried with: TORCH_PJRT_TEST_PLUGIN, else the checkout's
-// .venv.
+// A CPU plugin, and the options it is tried with: TORCH_PJRT_TEST_PLUGIN, else the build Python's
+// default.
 client::PluginSpec tried_plugin();
 // From now on cpu_client() is of this plugin. Programs of the client before it must be gone.
 void use_plugin(const client::PluginSpec& spec);

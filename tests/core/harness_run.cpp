@@ -1,6 +1,5 @@
 // The harness's half that needs a plugin.
 #include <cstdlib>
-#include <filesystem>
 
 #include "client/registry.h"
 #include "harness.h"
@@ -9,14 +8,8 @@ namespace tp::test {
 namespace {
 
 std::string plugin_path() {
-  if (const char* set = std::getenv("TORCH_PJRT_TEST_PLUGIN")) return set;
-#ifdef TP_CPU_PLUGIN_PATH
-  return TP_CPU_PLUGIN_PATH;
-#endif
-  std::filesystem::path root =
-      std::filesystem::path(__FILE__).parent_path().parent_path().parent_path();
-  return (root / ".venv/lib/python3.11/site-packages/xla_plugins/xla_cpu_pjrt/xla_cpu_pjrt.so")
-      .string();
+  const char* set = std::getenv("TORCH_PJRT_TEST_PLUGIN");
+  return set ? set : TP_CPU_PLUGIN_PATH;
 }
 
 std::unique_ptr<client::ComputationClient> g_client;

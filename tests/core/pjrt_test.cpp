@@ -4,6 +4,7 @@
 #endif
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 
 #include "base/text.h"
@@ -102,6 +103,39 @@ TEST(Call, EntryBeyondAnOldPluginsTableIsAnErrorNotACrash) {
   std::string words = words_of([&] { call<&PJRT_Api::PJRT_Client_Create>(&old, {}); });
   EXPECT_NE(words.find("PJRT_Client_Create: the plugin does not have this function"), words.npos)
       << words;
+}
+
+// A newer plugin knows of fields that our header lacks (docs/design/0006-cpu-plugins.md).
+TEST(Call, ANewerPluginWritesNothingBehindTheSizeThatItIsTold) {
+  using Args = PJRT_Executable_GetCompiledMemoryStats_Args;
+  const PJRT_Api* api = plugin().api();
+  PJRT_Client* client = call<&PJRT_Api::PJRT_Client_Create>(api, {}).client;
+  std::string module = kAddOne, options = encode_compile_options(CompileOptions{});
+  PJRT_Program text{.struct_size = sizeof(PJRT_Program),
+                    .code = module.data(),
+                    .code_size = module.size(),
+                    .format = "mlir",
+                    .format_size = 4};
+  auto loaded = call<&PJRT_Api::PJRT_Client_Compile>(api, {.client = client,
+                                                           .program = &text,
+                                                           .compile_options = options.data(),
+                                                           .compile_options_size = options.size()})
+                    .executable;
+  struct {
+    Args args{};
+    std::array<int64_t, 16> behind;
+  } room;
+  room.behind.fill(-77);
+  room.args.struct_size = sizeof(Args);
+  room.args.executable =
+      call<&PJRT_Api::PJRT_LoadedExecutable_GetExecutable>(api, {.loaded_executable = loaded})
+          .executable;
+  EXPECT_EQ(api->PJRT_Executable_GetCompiledMemoryStats(&room.args), nullptr);
+  EXPECT_EQ(room.args.output_size_in_bytes, 24);
+  for (int64_t v : room.behind) EXPECT_EQ(v, -77);
+  destroy<&PJRT_Api::PJRT_Executable_Destroy>(api, {.executable = room.args.executable});
+  destroy<&PJRT_Api::PJRT_LoadedExecutable_Destroy>(api, {.executable = loaded});
+  destroy<&PJRT_Api::PJRT_Client_Destroy>(api, {.client = client});
 }
 
 TEST(Call, NullEntryCountsAsMissing) {

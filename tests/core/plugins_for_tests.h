@@ -15,20 +15,12 @@ namespace tp::test {
 
 inline std::string cpu_plugin_path() {
   const char* env = std::getenv("TORCH_PJRT_TEST_PLUGIN");
-#ifdef TP_CPU_PLUGIN_PATH
   return env ? env : TP_CPU_PLUGIN_PATH;
-#else
-  return env ? env : "";
-#endif
 }
 
 inline std::string fake_plugin_path() {
   const char* env = std::getenv("TORCH_PJRT_TEST_FAKE");
-#ifdef TP_FAKEPLUGIN_PATH
   return env ? env : TP_FAKEPLUGIN_PATH;
-#else
-  return env ? env : "";
-#endif
 }
 
 inline client::PluginSpec cpu_spec(int64_t devices = 1) {
@@ -38,7 +30,7 @@ inline client::PluginSpec cpu_spec(int64_t devices = 1) {
   spec.options = {{"cpu_device_count", devices}};
   spec.compile_options = {{"xla_cpu_enable_fast_min_max", false},
                           {"xla_allow_excess_precision", false}};
-  spec.how_to_install = "pip install xla-cpu-pjrt";
+  spec.how_to_install = "pip install --no-deps -r requirements/cpu-plugins.txt";
   return spec;
 }
 

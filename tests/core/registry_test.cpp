@@ -23,8 +23,9 @@ PluginSpec spec(std::string name, std::string path = "/x.so") {
 TEST(Table, StartsWithOnePlaceholder) {
   Table table;
   EXPECT_TRUE(table.names().empty());
-  EXPECT_EQ(words_of([&] { table.find("CPU"); }),
-            "PJRT_DEVICE=CPU: its plugin is not installed\n  try: pip install xla-cpu-pjrt");
+  EXPECT_EQ(
+      words_of([&] { table.find("CPU"); }),
+      "PJRT_DEVICE=CPU: its plugin is not installed\n  try: pip install fastatomstruct-xla-cpu");
 }
 
 TEST(Table, UnknownNameListsWhatIsThereAndHowToAddOne) {

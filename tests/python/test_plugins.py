@@ -36,6 +36,12 @@ def test_convolutions_are_not_left_to_a_library_that_is_slow_at_their_gradients(
         )
 
 
+def test_the_build_tests_the_core_on_the_plugin_that_programs_use(run_python, monkeypatch):
+    monkeypatch.delenv("TORCH_PJRT_CPU_PLUGIN", raising=False)
+    done = run_python("cmake/python_env.py")
+    assert f"CPU_PLUGIN={plugins.find_cpu().library}" in done.stdout.splitlines(), done.stderr
+
+
 def test_a_variable_picks_the_cpu_wheel(monkeypatch):
     monkeypatch.setattr(plugins, "find_wheel", lambda w: (f"/x/{w.library}", w.version))
     monkeypatch.setenv("TORCH_PJRT_CPU_PLUGIN", "fastatomstruct-xla-cpu")
