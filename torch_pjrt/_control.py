@@ -125,16 +125,17 @@ def scan(
     """`carried, *outs = body(*carried, *slices, *invariants)` for each slice of `scanned`.
 
     Slices are of dim 0, which has `length` >= 1 elements, in order or in `reverse`. Gives what is
-    carried behind the last round, and of each further result a stack along dim 0. Differentiable
-    once, by all three kinds of tensors; what the body captures has no gradient.
+    carried behind the last round, and of each further result a stack along dim 0. Differentiable by
+    all three kinds of tensors, twice at the price of the plain loop. What the body captures may not
+    require a gradient.
     """
     spec = _Spec(name, body, (len(carried), len(scanned), len(invariants)), length, reverse)
     tensors = (*carried, *scanned, *invariants)
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return list(_Scan.apply(spec, *tensors))
-    with torch.no_grad():
-        recorded = Recorded(name, spec.slices(tensors), body)
+    recorded = Recorded(name, spec.slices(tensors), body)
     recorded.refuse_writes(name, len(tensors))
+    _check_captured(name, recorded.results, ())
     return spec.loop(recorded.finish(), tensors)
 
 
@@ -155,6 +156,17 @@ class _Spec:
         """What the body's stand-ins are like."""
         carried, scanned, invariants = self.parts(tensors)
         return [*carried, *(t.detach()[0] for t in scanned), *invariants]
+
+    def plain_loop(self, tensors: Tensors) -> list[torch.Tensor]:
+        carried, scanned, invariants = self.parts(tensors)
+        stacks: list[Tensors] = []
+        rounds = range(self.length)
+        for i in reversed(rounds) if self.reverse else rounds:
+            out = list(self.body(*carried, *(t[i] for t in scanned), *invariants))
+            carried = out[: len(carried)]
+            stacks.append(out[len(carried) :])
+        stacks = stacks[::-1] if self.reverse else stacks
+        return [*carried, *(torch.stack(list(s)) for s in zip(*stacks, strict=True))]
 
     def loop(self, body: Any, tensors: Tensors) -> list[torch.Tensor]:
         return _C.record_loop(None, body, *self.parts(tensors), self.length, self.reverse)
@@ -230,9 +242,10 @@ class _Scan(torch.autograd.Function):
         return tuple(outs[:count])
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[misc]
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        return (None, *_Backward(ctx, grads).run())
+        backward = _Backward(ctx, grads)
+        # With create_graph=True the gradients themselves are differentiable.
+        return (None, *(backward.unrolled() if torch.is_grad_enabled() else backward.run()))
 
 
 class _RecordedForward(Recorded):
@@ -280,7 +293,7 @@ def _check_captured(name: str, results: Tensors, stand_ins: Tensors) -> None:
         if node is None or node in seen:
             continue
         seen.add(node)
-        variable = getattr(node, "variable", None)
+        variable = getattr(node, "variable", None)  # of a leaf
         if variable is not None and id(variable) not in own:
             raise RuntimeError(
                 f"{name}: its body uses a tensor {tuple(variable.shape)} that requires a gradient "
@@ -328,13 +341,40 @@ class _Backward:
         name = f"the backward of {self.spec.name}"
         spec = _Spec(name, self._body, counts, self.spec.length, not self.spec.reverse)
         tensors = [*carried, *scanned, *(self.tensors[i] for i in self.whole)]
-        with torch.no_grad():
-            recorded = Recorded(name, self._like(spec, tensors), self._body)
-        outs = spec.loop(recorded.finish(), tensors)
+        recorded = Recorded(name, self._like(spec, tensors), self._body)
+        body = recorded.finish()
+        if body.uses(self.forward.body):
+            raise RuntimeError(
+                f"{name} uses values of its forward that autograd did not save, as a checkpoint "
+                "inside the body does\n  try: torch.utils.checkpoint around the loop"
+            )
+        outs = spec.loop(body, tensors)
         gradients: list[torch.Tensor | None] = [None] * len(self.tensors)
         places = (*self.of_carried, *self.of_invariants, *self.of_scanned)
         for i, out in zip(places, outs, strict=True):
             gradients[i] = out
+        return gradients
+
+    def unrolled(self) -> list[torch.Tensor | None]:
+        """The same by the plain loop, which can be differentiated again."""
+        spec = self.spec
+        if self.forward.body.draws:
+            raise RuntimeError(
+                f"{spec.name} draws random numbers: it cannot be differentiated twice"
+            )
+        outs = spec.plain_loop(self.tensors)
+        wanted = [i for i in self.needed if self.tensors[i].requires_grad]
+        used = [i for i in self.outputs if outs[i].requires_grad]
+        found = torch.autograd.grad(
+            [outs[i] for i in used],
+            [self.tensors[i] for i in wanted],
+            [self.grads[i] for i in used],
+            create_graph=True,
+            allow_unused=True,
+        )
+        gradients: list[torch.Tensor | None] = [None] * len(self.tensors)
+        for i, g in zip(wanted, found, strict=True):
+            gradients[i] = g
         return gradients
 
     def _incoming(self, i: int) -> torch.Tensor:

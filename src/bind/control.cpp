@@ -60,6 +60,8 @@ void add_control(py::module_& m) {
       .def("written", &Body::written)
       .def("source", &source)
       .def("outside", [](const Body& b, const py::handle& t) { return wrapped(b.outside(tensor_of(t))); })
+      .def("uses", &Body::uses)
+      .def_property_readonly("draws", &Body::draws)
       .def("finish",
            [](Body& b, const py::sequence& results) { b.finish(tensors_of(results)); });
   m.def("record_loop", &loop);

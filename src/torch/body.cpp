@@ -139,6 +139,13 @@ void Body::finish(const std::vector<at::Tensor>& results) {
                ir::line_and_caller(n->location()), ") runs on the CPU"));
 }
 
+bool Body::uses(const Body& other) const {
+  auto leaves = other.depended_on();
+  return std::any_of(code_.captured.begin(), code_.captured.end(), [&](const ir::Value& v) {
+    return ir::depends_on(v, leaves, other.first_);
+  });
+}
+
 // A node with regions while it is put together.
 struct Recording {
   const Body& body;  // or one of the bodies: they have one name and device
