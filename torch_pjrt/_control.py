@@ -132,7 +132,7 @@ def scan(
     spec = _Spec(name, body, (len(carried), len(scanned), len(invariants)), length, reverse)
     tensors = (*carried, *scanned, *invariants)
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return list(_Scan.apply(spec, *tensors))
+        return list(_Scan.apply(spec, *tensors))  # type: ignore[no-untyped-call]
     recorded = Recorded(name, spec.slices(tensors), body)
     recorded.refuse_writes(name, len(tensors))
     _check_captured(name, recorded.results, ())
@@ -197,7 +197,7 @@ class _Saved:
         self.outer.append(t)
         return "outer", len(self.outer) - 1, None
 
-    def unpack(self, packed: Any) -> torch.Tensor:
+    def unpack(self, packed: tuple[str, int, Any]) -> torch.Tensor:
         kind, number, shape = packed
         if kind == "outer":
             return self.now_outer[number]
@@ -214,8 +214,8 @@ def _floating(t: torch.Tensor) -> bool:
 class _Scan(torch.autograd.Function):
     """The body's own graph of autograd is what the backward loop's body runs.
 
-    What that graph saved is stacked by the forward loop (a value of the body) or is there already (a
-    slice of what is scanned, an invariant, a value from outside).
+    What that graph saved is stacked by the forward loop (a value of the body) or is there already
+    (a slice of what is scanned, an invariant, a value from outside).
     """
 
     @staticmethod
@@ -290,7 +290,7 @@ def _check_captured(name: str, results: Tensors, stand_ins: Tensors) -> None:
     stack = [t.grad_fn for t in results if t.grad_fn is not None]
     while stack:
         node = stack.pop()
-        if node is None or node in seen:
+        if node in seen:
             continue
         seen.add(node)
         variable = getattr(node, "variable", None)  # of a leaf
@@ -299,7 +299,7 @@ def _check_captured(name: str, results: Tensors, stand_ins: Tensors) -> None:
                 f"{name}: its body uses a tensor {tuple(variable.shape)} that requires a gradient "
                 "and is not among its arguments\n  try: pass it to the loop, or detach it"
             )
-        stack.extend(n for n, _ in node.next_functions)
+        stack.extend(n for n, _ in node.next_functions if n is not None)
 
 
 class _Backward:

@@ -78,7 +78,7 @@ def _same_structure(out: Any, spec: Any) -> list[torch.Tensor]:
 
 
 class _Weights:
-    """Parameters and buffers by name: those that all layers share, and the others, to be stacked."""
+    """Parameters and buffers by name: those that all layers share, and those to be stacked."""
 
     def __init__(self, layers: Sequence[torch.nn.Module]) -> None:
         each = [

@@ -233,6 +233,18 @@ def test_numbers_that_change_compile_nothing(compiles):
     assert out[0].tolist() == [5, 5, 5]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32])
+def test_python_numbers_promote_in_a_body_as_outside(dtype):
+    def f(h, xs):
+        def step(h, x):
+            return h * 2 + 1, (h * 1.5, x * True, torch.where(x > 1, 2.5, h))
+
+        h, outs = scan(step, h, xs)
+        return h, *outs
+
+    same(f, torch.ones((), dtype=dtype), torch.arange(3).to(dtype), grad=False)
+
+
 def test_other_bodies_are_other_programs():
     xs, h = torch.ones(4, 3, device=D), torch.ones(3, device=D)
     for step, want in ((torch.add, 5), (torch.mul, 1), (torch.sub, -3)):
@@ -317,7 +329,9 @@ def test_a_loop_among_other_ops_is_part_of_their_program(compiles):
     x = torch.ones(3, device=D, requires_grad=True)
     with compiles() as seen:
         y = x * 2
-        (out,) = control.scan("s", lambda h, v: [h * v], [y], [torch.ones(4, 3, device=D) * 2], length=4)
+        (out,) = control.scan(
+            "s", lambda h, v: [h * v], [y], [torch.ones(4, 3, device=D) * 2], length=4
+        )
         (out.sum() + y.sum()).backward()
         torch_pjrt.sync()
     assert (seen.count, seen.cuts) == (1, 0)
@@ -327,7 +341,9 @@ def test_a_loop_among_other_ops_is_part_of_their_program(compiles):
 def test_loops_in_eager_mode_and_in_a_captured_step():
     with torch_pjrt.eager_mode():
         x = torch.ones(3, device=D)
-        (out,) = control.scan("s", lambda h, v: [h + v], [x], [torch.ones(4, 3, device=D)], length=4)
+        (out,) = control.scan(
+            "s", lambda h, v: [h + v], [x], [torch.ones(4, 3, device=D)], length=4
+        )
         assert torch_pjrt.state(out) == "device"
     total = torch.zeros(3, device=D)
 
