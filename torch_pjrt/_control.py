@@ -18,6 +18,7 @@ __all__ = ["Recorded", "branch", "scan", "while_loop"]
 Tensors = Sequence[torch.Tensor]
 # Of a body: tensors in, tensors out.
 Body = Callable[..., Tensors]
+Around = Callable[..., contextlib.AbstractContextManager[Any]]
 
 
 @contextlib.contextmanager
@@ -121,15 +122,18 @@ def scan(
     *,
     length: int,
     reverse: bool = False,
+    around: Around | None = None,
 ) -> list[torch.Tensor]:
     """`carried, *outs = body(*carried, *slices, *invariants)` for each slice of `scanned`.
 
     Slices are of dim 0, which has `length` >= 1 elements, in order or in `reverse`. Gives what is
     carried behind the last round, and of each further result a stack along dim 0. Differentiable by
     all three kinds of tensors, twice at the price of the plain loop. What the body captures may not
-    require a gradient.
+    require a gradient. `around(*slices, *invariants)` is a context for the backward pass of a
+    round, in case that it calls the body's functions again (checkpoints).
     """
     spec = _Spec(name, body, (len(carried), len(scanned), len(invariants)), length, reverse)
+    spec.around = around
     tensors = (*carried, *scanned, *invariants)
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return list(_Scan.apply(spec, *tensors))  # type: ignore[no-untyped-call]
@@ -141,6 +145,8 @@ def scan(
 
 class _Spec:
     """What a scan is, but for its tensors."""
+
+    around: Around | None = None
 
     def __init__(
         self, name: str, body: Body, counts: tuple[int, int, int], length: int, reverse: bool
@@ -330,6 +336,8 @@ class _Backward:
         """Gradients of the scan's tensors, None where none is asked for."""
         a, b, _ = self.spec.counts
         used = self.saved.stand_ins
+        if self.spec.around:
+            used = {*used, *range(a, len(self.tensors))}
         self.slices = [i for i in sorted(used) if a <= i < a + b]
         self.whole = [i for i in sorted(used) if i >= a + b]
         carried = [self._incoming(i) for i in self.of_carried]
@@ -343,10 +351,11 @@ class _Backward:
         tensors = [*carried, *scanned, *(self.tensors[i] for i in self.whole)]
         recorded = Recorded(name, self._like(spec, tensors), self._body)
         body = recorded.finish()
-        if body.uses(self.forward.body):
+        if body.uses(self.forward.body) or body.draws:
+            what = "draws random numbers" if body.draws else "uses values that were not saved"
             raise RuntimeError(
-                f"{name} uses values of its forward that autograd did not save, as a checkpoint "
-                "inside the body does\n  try: torch.utils.checkpoint around the loop"
+                f"{name} {what}, as a checkpoint inside its body does\n"
+                "  try: torch.utils.checkpoint around the loop"
             )
         outs = spec.loop(body, tensors)
         gradients: list[torch.Tensor | None] = [None] * len(self.tensors)
@@ -406,7 +415,10 @@ class _Backward:
         values |= dict(zip(self.forward.hoisted, self.hoisted, strict=True))
         saved = self.saved
         saved.now_values, saved.now_stand_ins, saved.now_outer = values, now, self.outer
-        grads = self._grads({i: g for i, g in (into | outs).items() if i in self.outputs})
+        of = {i: g for i, g in (into | outs).items() if i in self.outputs}
+        own = [now[i] for i in range(self.spec.counts[0], len(self.tensors)) if i in now]
+        with self.spec.around(*own) if self.spec.around else contextlib.nullcontext():
+            grads = self._grads(of)
         by = dict(zip(self.needed, grads, strict=True))
         saved.now_values, saved.now_stand_ins, saved.now_outer = {}, {}, ()
         added = [s + by[i] for s, i in zip(sums, self.of_invariants, strict=True)]

@@ -27,7 +27,7 @@ def install() -> None:
 
 
 def _skip_recorders(trace_rules: Any) -> None:
-    """What records bodies of loops runs as it is, where a function that dynamo compiles calls it."""
+    """What records the bodies of loops is not for dynamo to compile."""
     for name in ("_control", "_higher_order", "_recurrent"):
         trace_rules.add(f"{__package__}.{name}")
 

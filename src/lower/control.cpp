@@ -100,9 +100,8 @@ class Loop {
   }
 
   std::vector<V> round(Values state) {
-    V at = shape_.reverse
-               ? b_.sub(b_.constant_int(shape_.length - 1, state[0].type), state[0])
-               : state[0];
+    V at = shape_.reverse ? b_.sub(b_.constant_int(shape_.length - 1, state[0].type), state[0])
+                          : state[0];
     Values stacks = state.subspan(1 + carried_.size());
     std::vector<V> in(state.begin() + 1, state.end() - static_cast<long>(stacks.size()));
     for (const V& s : scanned_) in.push_back(slice_of(b_, s, at));

@@ -48,7 +48,7 @@ class Body final : public Tracing {
   void finish(const std::vector<at::Tensor>& results);
   // Does it, finished, use values of the other body, which has ended?
   bool uses(const Body& other) const;
-  int64_t draws() const { return draws_; }  // random numbers of a round
+  size_t draws() const { return offsets_.size(); }  // random ops of a round
 
   void drew(const ir::NodePtr& seed, const ir::NodePtr& offset, int64_t at) override;
   [[noreturn]] void refuse(std::string why) override;

@@ -94,11 +94,10 @@ TEST(Region, ALoopCarriesSlicesAndStacks) {
     Graph g = build_graph({{n, 0}, {n, 1}}, [](const Node&) { return true; });
     verify(g);
     lower::Module m = lower::lower(g, "test");
-    auto out = test::run_module(
-        m.text,
-        {test::f32({2}, {1, 1}), test::f32({3, 2}, {1, 2, 3, 4, 5, 6}), test::f32({2}, {1, 0}),
-         test::make_tensor(DType::kF64, {1}, {2})},
-        {n->types()[0], n->types()[1]});
+    auto out = test::run_module(m.text,
+                                {test::f32({2}, {1, 1}), test::f32({3, 2}, {1, 2, 3, 4, 5, 6}),
+                                 test::f32({2}, {1, 0}), test::make_tensor(DType::kF64, {1}, {2})},
+                                {n->types()[0], n->types()[1]});
     if (reverse) {  // 1*5+1=6, 6*3+1=19, 19*1+1=20; and 1*6, 6*4, 24*2
       EXPECT_EQ(out[0].values(), (std::vector<double>{20, 48}));
       EXPECT_EQ(out[1].values(), (std::vector<double>{38, 48, 12, 12, 2, 2}));
@@ -111,7 +110,8 @@ TEST(Region, ALoopCarriesSlicesAndStacks) {
 
 TEST(Region, LoopsOfOneBodyAreOneProgramAndOfAnotherLengthAnother) {
   Value init = data(), xs = data(make_type(DType::kF32, std::vector<int64_t>{3, 2}));
-  NodePtr a = loop(Body().of(data()), init, xs, false), b = loop(Body().of(data()), init, xs, false);
+  NodePtr a = loop(Body().of(data()), init, xs, false),
+          b = loop(Body().of(data()), init, xs, false);
   NodePtr c = loop(Body().of(data()), init, xs, true);
   EXPECT_EQ(a->dag_hash(), b->dag_hash());
   EXPECT_NE(a->dag_hash(), c->dag_hash());

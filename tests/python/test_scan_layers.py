@@ -231,12 +231,25 @@ def test_inside_torch_compile_it_is_the_plain_loop():
     torch.testing.assert_close(out.detach().cpu(), plain(layers, x).detach().cpu())
 
 
-def test_checkpoint_inside_a_layer_is_refused_in_words():
-    class Kept(nn.Linear):
-        def forward(self, x):
-            return checkpoint(super().forward, x, use_reentrant=False)
+class Kept(nn.Module):
+    def __init__(self, p):
+        super().__init__()
+        self.up, self.down, self.p = nn.Linear(16, 8), nn.Linear(8, 16), p
 
-    layers = nn.ModuleList([Kept(4, 4), Kept(4, 4)]).to(D)
-    out = scan_layers(layers, torch.ones(2, 4, device=D))
+    def forward(self, x):
+        return checkpoint(self.run, x, use_reentrant=False)
+
+    def run(self, x):
+        return x + F.dropout(self.down(torch.tanh(self.up(x))), self.p)
+
+
+def test_checkpoint_inside_a_layer_computes_it_again_in_the_backward_loop():
+    layers = nn.ModuleList([Kept(0.0) for _ in range(3)]).double().to(D)
+    close(step(scan_layers, layers), step(plain, layers))
+
+
+def test_a_checkpoint_inside_that_draws_is_refused_in_words():
+    layers = nn.ModuleList([Kept(0.5) for _ in range(3)]).to(D)
+    out = scan_layers(layers, torch.ones(2, 16, device=D))
     with pytest.raises(RuntimeError, match="checkpoint around the loop"):
         out.sum().backward()
