@@ -413,6 +413,8 @@ class _Backward:
         now |= {i: next(given) for i in self.forward.carried}
         now |= {i: next(given) for i in self.whole}
         values |= dict(zip(self.forward.hoisted, self.hoisted, strict=True))
+        for i, t in now.items():  # as they were: a checkpoint compares what it saves
+            t.requires_grad_(self.forward.wanted[i])
         saved = self.saved
         saved.now_values, saved.now_stand_ins, saved.now_outer = values, now, self.outer
         of = {i: g for i, g in (into | outs).items() if i in self.outputs}
