@@ -3,7 +3,8 @@
 set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/base/forks.cpp
     src/base/hash.cpp src/base/interrupt.cpp src/base/lock_order.cpp src/base/mappings.cpp)
 set(TP_PROBE src/probe/events.cpp src/probe/probe.cpp)
-set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp src/ir/type.cpp)
+set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp
+    src/ir/region.cpp src/ir/type.cpp)
 set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp src/hlo/lineage.cpp src/hlo/workarounds.cpp)
 set(TP_SHARD)
 set(TP_OPS
@@ -68,7 +69,7 @@ set(TP_OPS
     src/ops/view/view_dtype.cpp
     src/ops/view/view_plan.cpp
     src/ops/view/view_starts.cpp)
-set(TP_LOWER src/lower/lower.cpp)
+set(TP_LOWER src/lower/control.cpp src/lower/lower.cpp src/lower/node.cpp)
 set(TP_PJRT
     src/pjrt/api.cpp
     src/pjrt/buffer.cpp
@@ -124,6 +125,7 @@ set(TP_TORCH
     src/torch/autocast.cpp
     src/torch/autograd_threads.cpp
     src/torch/backend.cpp
+    src/torch/body.cpp
     src/torch/capture.cpp
     src/torch/census.cpp
     src/torch/checks.cpp
@@ -163,7 +165,7 @@ set(TP_TORCH
     src/torch/typed.cpp
     src/torch/unsynced.cpp
     src/torch/views.cpp)
-set(TP_BIND src/bind/cache.cpp src/bind/explain.cpp src/bind/module.cpp src/bind/python.cpp
+set(TP_BIND src/bind/cache.cpp src/bind/control.cpp src/bind/explain.cpp src/bind/module.cpp src/bind/python.cpp
     src/bind/storage.cpp
     src/bind/trace.cpp)
 
@@ -206,6 +208,7 @@ set(TP_CORE_TESTS
     tests/core/pjrt_test.cpp
     tests/core/pool_ops_test.cpp
     tests/core/program_cache_test.cpp
+    tests/core/region_test.cpp
     tests/core/registry_test.cpp
     tests/core/sketch_test.cpp
     tests/core/small_vector_test.cpp

@@ -11,7 +11,18 @@ from typing import Any
 
 import torch
 
-from . import _C, _device_module, _dynamo, _frameworks, _load, _nested, _optim, _storage
+from . import (
+    _C,
+    _device_module,
+    _dynamo,
+    _frameworks,
+    _higher_order,
+    _load,
+    _nested,
+    _optim,
+    _recurrent,
+    _storage,
+)
 
 __all__ = ["install"]
 
@@ -27,6 +38,8 @@ def install() -> None:
     _load.install()
     _optim.install()
     _dynamo.install()
+    _higher_order.install()
+    _recurrent.install()
     _frameworks.install()
     _nested.install()
     _name_reads()

@@ -12,6 +12,7 @@
 
 #include "base/flags.h"
 #include "bind/cache.h"
+#include "bind/control.h"
 #include "bind/python.h"
 #include "bind/storage.h"
 #include "bind/trace.h"
@@ -253,6 +254,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("live_aliases", &live_aliases);
   m.def("programs_cached", [] { return executor().cache().size(); });
   bind::add_trace(m);
+  bind::add_control(m);
   bind::add_storage(m);
   bind::add_cache(m);
   m.def("prepare_exit", &bind::prepare_exit);

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "hlo/builder.h"
-#include "ops/core/row.h"
+#include "lower/node.h"
 
 namespace tp::lower {
 namespace {
@@ -78,52 +78,9 @@ class Walk {
   }
 
   void lower(const ir::Node& n) {
-    const ops::Row* row = ops::row_of(n.kind());
-    if (!row || !row->lower)
-      fail(Code::kNotImplemented, cat(n.kind().name, " has no lowering to StableHLO"));
-    const ir::Location& where = ir::location_of(n.location());
-    b_.set_location(where.scope.empty() ? n.kind().name : cat(where.scope, "/", n.kind().name),
-                    where.file, where.line);
     std::vector<V> in;
-    std::vector<Type> types;
-    for (const ir::Value& v : n.operands()) {
-      in.push_back(at(v));
-      types.push_back(v.type());
-    }
-    std::vector<V> numbers = inputs_of(n);
-    ops::Lowering l(b_, n, in, types, numbers);
-    b_.set_precision(precision_of(l, types));
-    std::vector<V>& out = outputs_[n.slot];
-    try {
-      row->lower(l, out);
-    } catch (const Error& e) {
-      throw Error(e.code(), cat(n.kind().name, ": ", e.what()));
-    }
-    b_.set_location({});
-    expect_types(n, out);
-  }
-
-  // Only where operands are float32: products of narrower ones are exact on every device.
-  static hlo::Builder::Precision precision_of(const ops::Args& a, std::span<const Type> types) {
-    using Precision = hlo::Builder::Precision;
-    bool wide = false;
-    for (Type t : types) wide = wide || ir::real_dtype(t.dtype()) == DType::kF32;
-    int64_t lowered = a.i_or(ops::kPrecision, 0);
-    if (!wide || lowered == 2) return Precision::kDefault;
-    return lowered == 1 ? Precision::kHigh : Precision::kHighest;
-  }
-
-  static void expect_types(const ir::Node& n, std::span<const V> out) {
-    check(out.size() == n.types().size(),
-          cat(n.kind().name, ": its lowering gives ", out.size(), " values where ",
-              n.types().size(), " were recorded"));
-    for (size_t i = 0; i < out.size(); ++i) {
-      Type want = n.types()[i];
-      if (want && (!out[i] || !(out[i].type == want)))
-        check(false,
-              cat(n.kind().name, ": output ", i, " is ", out[i] ? out[i].type.text() : "absent",
-                  " where ", want.text(), " was recorded"));
-    }
+    for (const ir::Value& v : n.operands()) in.push_back(at(v));
+    lower_node(b_, n, in, inputs_of(n), outputs_[n.slot]);
   }
 
   const ir::Graph& g_;

@@ -133,7 +133,7 @@ Value root_value(Alias& a) {
 
 // A function that is traced may write what it was given, and what it made.
 void check_traced(const Alias& a) {
-  if (tracing() && !a.traced) [[unlikely]]
+  if (tracing() && !t_trace->owns(a)) [[unlikely]]
     t_trace->refuse(cat("it writes a tensor ", a.type.text(), " that is not among its arguments"));
 }
 

@@ -13,7 +13,7 @@
 
 namespace tp::torch_room {
 
-constinit thread_local Trace* t_trace = nullptr;
+constinit thread_local Tracing* t_trace = nullptr;
 
 namespace {
 
@@ -42,6 +42,10 @@ ArgumentSpec spec_of(const at::Tensor& t) {
 
 }  // namespace
 
+ir::NodePtr stand_in_leaf(ir::Type type, int device) {
+  return ir::Node::make_data(type, std::make_shared<Placeholder>(type, device));
+}
+
 Trace::Trace(const std::vector<at::Tensor>& arguments, std::string name)
     : name_(std::move(name)), device_(device_of(arguments)) {
   if (t_trace) fail(Code::kRuntime, cat("tracing ", name_, ": this thread traces already"));
@@ -55,8 +59,7 @@ Trace::Trace(const std::vector<at::Tensor>& arguments, std::string name)
   t_trace = this;
   for (size_t i = 0; i < arguments.size(); ++i) {
     ir::Type type = specs_[i].type;
-    auto leaf =
-        ir::Node::make_data(type, std::make_shared<Placeholder>(type, device_index(device_)));
+    ir::NodePtr leaf = stand_in_leaf(type, device_index(device_));
     roles_.arguments[leaf.get()] = static_cast<uint32_t>(i);
     stand_ins_.push_back(
         make_tensor({leaf, 0}, dense_strides(*arguments[i].unsafeGetTensorImpl()), device_));

@@ -23,10 +23,28 @@
 
 namespace tp::torch_room {
 
-// The calling thread's trace; null outside of one.
-class Trace;
-extern constinit thread_local Trace* t_trace;
+// What records without running: a Trace, or the body of a loop or branch (body.h) inside or outside
+// of one.
+class Tracing {
+ public:
+  virtual ~Tracing() = default;
+  // Of a random op: its number leaves, and how far the generator was.
+  virtual void drew(const ir::NodePtr& seed, const ir::NodePtr& offset, int64_t at) = 0;
+  // Throws: what is recorded cannot be one program.
+  [[noreturn]] virtual void refuse(std::string why) = 0;
+  // Was this alias made by what is recorded, or given to it?
+  bool owns(const Alias& a) const { return a.traced && a.id >= first_alias_; }
+
+ protected:
+  uint64_t first_alias_ = 0;
+};
+
+// The calling thread's innermost; null outside of all.
+extern constinit thread_local Tracing* t_trace;
 inline bool tracing() { return t_trace != nullptr; }
+
+// A leaf that stands for an argument: an identity of that type, and no bytes.
+ir::NodePtr stand_in_leaf(ir::Type type, int device);
 
 // What a call checks its arguments against.
 struct ArgumentSpec {
@@ -63,12 +81,12 @@ class Compiled {
   Recipe recipe_;
 };
 
-class Trace {
+class Trace final : public Tracing {
  public:
   // Starts tracing on this thread. Arguments are tensors of device xla or the CPU, those of xla all
   // on one device. Throws where this thread traces already.
   Trace(const std::vector<at::Tensor>& arguments, std::string name);
-  ~Trace();
+  ~Trace() override;
   Trace(const Trace&) = delete;
 
   const std::vector<at::Tensor>& stand_ins() const { return stand_ins_; }
@@ -78,10 +96,8 @@ class Trace {
   // Ends the trace; the generator is where it was. finish() does it, and the destructor.
   void end();
 
-  // Of a random op: its number leaves.
-  void drew(const ir::NodePtr& seed, const ir::NodePtr& offset, int64_t at);
-  // Throws: what is traced cannot be one program.
-  [[noreturn]] void refuse(std::string why);
+  void drew(const ir::NodePtr& seed, const ir::NodePtr& offset, int64_t at) override;
+  [[noreturn]] void refuse(std::string why) override;
   // Why it was refused; empty where it was not.
   const std::string& refused() const { return refused_; }
 
