@@ -79,6 +79,7 @@ quick: check build
 CPU_WHEELS := $(shell sed -n 's/^\([a-z-]*\)==.*/\1/p' requirements/cpu-plugins.txt)
 .PHONY: nightly
 nightly: build
+	$(PYTEST) -m nightly tests/python
 	$(MAKE) conformance
 	$(MAKE) tsan
 	$(MAKE) fuzz N=10000
