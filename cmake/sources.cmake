@@ -5,7 +5,8 @@ set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/b
 set(TP_PROBE src/probe/events.cpp src/probe/probe.cpp)
 set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp
     src/ir/region.cpp src/ir/type.cpp)
-set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp src/hlo/lineage.cpp src/hlo/workarounds.cpp)
+set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp src/hlo/lineage.cpp src/hlo/portable.cpp
+    src/hlo/portable_special.cpp src/hlo/workarounds.cpp)
 set(TP_SHARD)
 set(TP_OPS
     src/ops/elementwise/activation.cpp
@@ -131,6 +132,7 @@ set(TP_TORCH
     src/torch/checks.cpp
     src/torch/compiled.cpp
     src/torch/events.cpp
+    src/torch/export.cpp
     src/torch/layouts.cpp
     src/torch/value_sizes.cpp
     src/torch/composites.cpp
@@ -165,7 +167,8 @@ set(TP_TORCH
     src/torch/typed.cpp
     src/torch/unsynced.cpp
     src/torch/views.cpp)
-set(TP_BIND src/bind/cache.cpp src/bind/control.cpp src/bind/explain.cpp src/bind/module.cpp src/bind/python.cpp
+set(TP_BIND src/bind/cache.cpp src/bind/control.cpp src/bind/explain.cpp src/bind/export.cpp
+    src/bind/module.cpp src/bind/python.cpp
     src/bind/storage.cpp
     src/bind/trace.cpp)
 

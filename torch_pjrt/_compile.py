@@ -191,7 +191,11 @@ class CompiledFunction:
         logger.warning("torch.compile: %s is cut at %s: %s", self.name, op, refused.why)
         if node is None or node.op in ("output", "placeholder"):
             return self.gm
-        return _split(self.gm, node, self.name)
+        try:
+            return _split(self.gm, node, self.name)
+        except KeyError as error:  # torch.fx cannot: a constant is itself a result
+            logger.info("torch.compile: %s runs uncompiled: no split at %s", self.name, error)
+            return self.gm
 
     def _run_split(self, args: list[Any]) -> Any:
         given, split = list(args), self.split or self.gm

@@ -3,6 +3,8 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "bind/export.h"
+#include "bind/tensors.h"
 #include "torch/capture.h"
 #include "torch/trace.h"
 
@@ -10,7 +12,6 @@ namespace py = pybind11;
 using namespace tp::torch_room;
 
 namespace tp::bind {
-namespace {
 
 std::vector<at::Tensor> tensors_of(const py::list& list) {
   std::vector<at::Tensor> out;
@@ -35,6 +36,8 @@ py::list to_list(const std::vector<at::Tensor>& tensors) {
                                   : py::object(py::none());
   return out;
 }
+
+namespace {
 
 // None where the arguments are not those that were traced.
 py::object call(const Compiled& c, const py::list& arguments) {
@@ -75,6 +78,7 @@ void add_trace(py::module_& m) {
   m.def("refuse_trace", [](std::string why) {
     if (tracing()) t_trace->refuse(std::move(why));
   });
+  add_export(m);
 }
 
 }  // namespace tp::bind

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "hlo/portable.h"
 
 namespace tp::hlo {
 namespace {
@@ -191,6 +192,8 @@ void Builder::set_location(std::string_view name, std::string_view file, int lin
 }
 
 V Builder::op(std::string_view name, std::span<const V> in, Type out, std::string_view attrs) {
+  if (PortableText::on() && name.starts_with("chlo."))
+    return in_stablehlo(*this, name, in, {&out, 1})[0];
   V v = fresh(out);
   emit({&v, 1}, name, in, attrs, {});
   return v;
@@ -198,6 +201,7 @@ V Builder::op(std::string_view name, std::span<const V> in, Type out, std::strin
 
 std::vector<V> Builder::ops(std::string_view name, std::span<const V> in, std::span<const Type> out,
                             std::string_view attrs) {
+  if (PortableText::on() && name.starts_with("chlo.")) return in_stablehlo(*this, name, in, out);
   std::vector<V> v;
   for (Type t : out) v.push_back(fresh(t));
   emit(v, name, in, attrs, {});

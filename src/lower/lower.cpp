@@ -2,10 +2,16 @@
 // packed f64 one. Pure; the caller holds the graph lock, because node slots are read.
 #include "lower/lower.h"
 
+#include <optional>
+#include <unordered_map>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "hlo/builder.h"
+#include "hlo/portable.h"
 #include "lower/node.h"
+#include "lower/portable.h"
+#include "ops/core/row.h"
 
 namespace tp::lower {
 namespace {
@@ -25,6 +31,21 @@ class Walk {
     place_parameters();
     for (const ir::LeafUse& leaf : g_.leaves)
       if (leaf.feed != ir::Feed::kBuffer) outputs_[leaf.node->slot] = {number(leaf)};
+    return body(name);
+  }
+
+  // Numbers are constants, parameters come in this order.
+  Module run_portable(std::string_view name, std::span<const ir::Node* const> parameters) {
+    std::unordered_map<const ir::Node*, V> placed;
+    for (const ir::Node* n : parameters) placed[n] = b_.parameter(n->types()[0]);
+    for (const ir::LeafUse& leaf : g_.leaves)
+      outputs_[leaf.node->slot] = {leaf.feed == ir::Feed::kBuffer ? placed.at(leaf.node)
+                                                                  : constant(*leaf.node)};
+    return body(name);
+  }
+
+ private:
+  Module body(std::string_view name) {
     for (const ir::Node* n : g_.order)
       if (n->role() == ir::Role::kInterior) lower(*n);
     std::vector<V> results;
@@ -38,7 +59,6 @@ class Walk {
     return m;
   }
 
- private:
   void place_parameters() {
     for (const ir::LeafUse& leaf : g_.leaves)
       if (leaf.feed == ir::Feed::kBuffer)
@@ -64,6 +84,17 @@ class Walk {
       v = element(reals_, leaf.index);
     }
     return b_.broadcast_to(b_.convert(v, t.dtype()), t.dims());
+  }
+
+  V constant(const ir::Node& leaf) {
+    Type t = leaf.types()[0];
+    const ir::Scalar& s = leaf.scalar();
+    if (s.kind == ir::Scalar::Kind::kComplex) {
+      Type real = t.with(ir::real_dtype(t.dtype()));
+      return b_.op("stablehlo.complex", {b_.constant(s.re, real), b_.constant(s.im, real)}, t);
+    }
+    if (s.kind == ir::Scalar::Kind::kFloat) return b_.constant(s.re, t);
+    return b_.constant_int(s.integer, t);
   }
 
   V at(const ir::Value& v) const { return outputs_[v.node->slot][v.index]; }
@@ -94,6 +125,14 @@ class Walk {
 
 Module lower(const ir::Graph& graph, std::string_view name, const Options& options) {
   return Walk(graph, options).run(name);
+}
+
+Module lower_portable(const ir::Graph& graph, std::string_view name,
+                      std::span<const ir::Node* const> parameters, Dialects dialects,
+                      Capabilities target) {
+  std::optional<hlo::PortableText> portable;
+  if (dialects == Dialects::kStableHlo) portable.emplace();
+  return Walk(graph, {.target = target}).run_portable(name, parameters);
 }
 
 }  // namespace tp::lower

@@ -1,0 +1,1 @@
+from . import Adam  # noqa: F401

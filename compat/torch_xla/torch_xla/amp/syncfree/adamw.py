@@ -1,0 +1,1 @@
+from . import AdamW  # noqa: F401

@@ -1,0 +1,1 @@
+from . import SGD  # noqa: F401

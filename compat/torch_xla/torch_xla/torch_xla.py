@@ -1,0 +1,106 @@
+"""The names of the package itself."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+import torch_pjrt
+
+__all__ = [
+    "compile", "device", "device_count", "devices", "launch", "manual_seed", "real_devices",
+    "set_custom_compile_options", "step", "sync",
+]  # fmt: skip
+
+
+def device(index: int | None = None) -> torch.device:
+    """The device, `xla:0` where no index is given."""
+    return torch.device("xla", index or 0)
+
+
+def devices() -> list[torch.device]:
+    """All devices of the process."""
+    return torch_pjrt.devices()
+
+
+def real_devices() -> list[str]:
+    """Their names with the hardware, "CPU:0"."""
+    kind = torch_pjrt.runtime.device_type()
+    return [f"{kind}:{d.index}" for d in devices()]
+
+
+def device_count() -> int:
+    """How many there are."""
+    return len(devices())
+
+
+def sync(wait: bool = False, reset_scope: bool = True) -> None:
+    """Runs what is recorded."""
+    torch_pjrt.sync(wait=wait)
+    _closures()
+
+
+def _closures() -> None:
+    from .core import xla_model
+
+    xla_model.run_step_closures()
+
+
+@contextlib.contextmanager
+def step() -> Iterator[None]:
+    """What is recorded inside is a program of its own."""
+    sync()
+    try:
+        yield
+    finally:
+        sync()
+
+
+def compile(
+    f: Callable[..., Any] | None = None,
+    full_graph: bool = False,
+    name: str | None = None,
+    max_different_graphs: int | None = None,
+    custom_compile_options: dict[str, Any] | None = None,
+) -> Any:
+    """One program a call of `f`; without `f`, of what a `with` block records.
+
+    Of the options full_graph counts; `name`, `max_different_graphs` and compile options are taken
+    and change nothing (torch_pjrt.explain() tells what compiled and why).
+    """
+    if f is None:
+        return _block(full_graph)
+    return torch_pjrt.compile(f, full_graph=full_graph)
+
+
+@contextlib.contextmanager
+def _block(full_graph: bool) -> Iterator[None]:
+    sync()
+    with torch_pjrt.no_cuts() if full_graph else contextlib.nullcontext():
+        yield
+    sync()
+
+
+def manual_seed(seed: int, device: Any = None) -> None:
+    """Seeds the device's generator."""
+    torch_pjrt.manual_seed(seed)
+
+
+def launch(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    start_method: str = "spawn",
+    debug_single_process: bool = False,
+) -> None:
+    """Calls `fn(0, *args)`: there is one process."""
+    fn(0, *args)
+
+
+def set_custom_compile_options(options: dict[str, Any]) -> None:
+    """Compile options of the plugin, as XLA_FLAGS has them; before the first compile."""
+    if options:
+        raise NotImplementedError(
+            "torch_xla.set_custom_compile_options: not on torch_pjrt\n  try: XLA_FLAGS in the "
+            "environment"
+        )

@@ -1,0 +1,208 @@
+"""The distribution `torch_xla` (compat/torch_xla): its names run on torch_pjrt.
+
+Each test runs in a process of its own: frameworks look for the package when they are imported.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+COMPAT = Path(__file__).resolve().parents[2] / "compat" / "torch_xla"
+HEAD = """
+import torch, torch_pjrt
+import torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.runtime as xr
+def told(f, *words):
+    try:
+        f()
+    except NotImplementedError as e:
+        assert all(w in str(e) for w in words), e
+    else:
+        raise AssertionError(f"{f} is not refused")
+"""
+
+
+@pytest.fixture(scope="session")
+def with_compat(run_python):
+    def run(code: str, **env: str) -> str:
+        path = os.pathsep.join([str(COMPAT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+        done = run_python(code=HEAD + code, PYTHONPATH=path, **env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+def test_a_training_script_of_torch_xla_runs(with_compat):
+    said = with_compat("""
+from torch_xla.amp import GradScaler, autocast, syncfree
+from torch_xla.debug import metrics as met
+from torch_xla.distributed import parallel_loader as pl
+from torch_xla.distributed import xla_multiprocessing as xmp
+from torch_xla.utils import utils as xu
+from torch_xla.test import test_utils
+
+def train(index, flags):
+    assert flags == {"steps": 4}
+    assert index == xr.global_ordinal() == 0 and xr.world_size() == 1
+    torch.manual_seed(0)
+    device = torch_xla.device()
+    model = xmp.MpModelWrapper(torch.nn.Linear(4, 2)).to(device)
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = xu.SampleGenerator((torch.ones(3, 4), torch.zeros(3, dtype=torch.int64)), 4)
+    loader, tracker = pl.MpDeviceLoader(data, device), xm.RateTracker()
+    assert len(loader) == 4 and loader._loader is data
+    losses, said = [], []
+    for step, (x, y) in enumerate(loader):
+        assert x.device == device
+        opt.zero_grad()
+        with autocast(device):
+            loss = torch.nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        xm.optimizer_step(opt)
+        tracker.add(3)
+        losses.append(loss.detach())
+        xm.add_step_closure(lambda s, l: said.append((s, l.item())), args=(step, loss.detach()))
+    assert [s for s, _ in said] == [0, 1, 2, 3]
+    assert said[-1][1] < said[0][1]
+    assert tracker.global_rate() > 0
+    test_utils.print_training_update(device, 3, losses[-1], tracker.rate(), tracker.global_rate())
+    assert met.counter_value("CompiledCall") is None and "Compile" in met.metric_names()
+    xm.master_print(met.short_metrics_report())
+
+torch_xla.launch(train, args=({"steps": 4},))
+xmp.spawn(train, args=({"steps": 4},), nprocs=1)
+""")
+    assert "| Training Device=xla:0 Step=3" in said
+
+
+def test_devices_and_versions(with_compat):
+    with_compat("""
+assert str(torch_xla.device()) == "xla:0" == str(xm.xla_device())
+assert torch_xla.device_count() == len(torch_xla.devices()) == xr.global_runtime_device_count()
+assert xm.get_xla_supported_devices()[0] == "xla:0"
+assert xm.xla_device_hw(torch_xla.device()) == xr.device_type() == "CPU"
+assert torch_xla.real_devices()[0] == "CPU:0"
+assert torch_xla.__version__ == torch.__version__.partition("+")[0]
+assert xm.get_memory_info("xla:0")["bytes_used"] >= 0
+assert xm.is_master_ordinal() and xm.is_xla_tensor(torch.ones(1, device="xla"))
+a = torch.ones(2, device="xla")
+ids = torch_xla._XLAC._xla_get_tensor_id
+assert ids(a) == ids(a.view(1, 2)) != ids(a.clone())
+xr.set_device_type("CPU")
+""")
+
+
+def test_steps_sync_and_compile(with_compat):
+    with_compat("""
+x = torch.ones(2, device="xla")
+with torch_xla.step():
+    y = x + 1
+assert torch_pjrt.state(y) == "device"
+z = y + 1
+assert torch_pjrt.state(z) == "ir"
+torch_xla.sync()
+assert torch_pjrt.state(z) == "device"
+f = torch_xla.compile(lambda v: v * 3, full_graph=True)
+assert f(x).tolist() == [3, 3]
+with torch_xla.compile():
+    w = x - 1
+assert torch_pjrt.state(w) == "device"
+import warnings
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    xm.mark_step(); xm.mark_step()
+assert len([w for w in seen if "torch_xla.sync" in str(w.message)]) == 1
+torch_xla.manual_seed(3); a = torch.rand(3, device="xla")
+torch_xla.manual_seed(3); b = torch.rand(3, device="xla")
+assert torch.equal(a.cpu(), b.cpu())
+torch_xla.experimental.eager_mode(True) if hasattr(torch_xla, "experimental") else None
+from torch_xla.experimental import eager_mode_context, is_eager_mode
+with eager_mode_context(True):
+    assert is_eager_mode()
+g = torch.compile(lambda v: v.sin() * 2, backend="openxla")
+assert torch.allclose(g(x).cpu(), torch.ones(2).sin() * 2)
+""")
+
+
+def test_collectives_of_one_process_are_the_values(with_compat):
+    with_compat("""
+t = torch.arange(4., device="xla")
+assert xm.all_reduce(xm.REDUCE_SUM, t).tolist() == [0, 1, 2, 3]
+assert xm.all_reduce("sum", [t], scale=0.5)[0].tolist() == [0, .5, 1, 1.5]
+assert xm.all_gather(t).tolist() == t.tolist()
+assert xm.mesh_reduce("tag", {"a": t}, lambda d: len(d)) == 1
+assert xm.rendezvous("x", b"p") == [b"p"]
+assert xm.collective_permute(t, [[0, 0]]).tolist() == t.tolist()
+m = torch.nn.Linear(2, 2).to("xla"); xm.broadcast_master_param(m)
+assert xm._maybe_convert_to_cpu([t, 3])[0].device.type == "cpu"
+assert xm.send_cpu_data_to_device([{"a": torch.ones(2)}], "xla")[0]["a"].device.type == "xla"
+""")
+
+
+def test_saving_and_exporting(with_compat, tmp_path):
+    with_compat(f"""
+folder = {str(tmp_path)!r}
+m = torch.nn.Linear(3, 2).to("xla")
+xm.save(m.state_dict(), folder + "/m.pt")
+assert {{t.device.type for t in torch.load(folder + "/m.pt").values()}} == {{"cpu"}}
+from torch_xla.stablehlo import exported_program_to_stablehlo, StableHLOGraphModule
+x = torch.ones(1, 3, device="xla")
+p = exported_program_to_stablehlo(torch.export.export(m, (x,)))
+assert "stablehlo." in p.get_stablehlo_text()
+p.save(folder + "/p")
+for f in (p, StableHLOGraphModule.load(folder + "/p")):
+    assert torch.allclose(f(x).cpu(), m(x).cpu())
+torch_xla.save_torch_model_as_stablehlo(m, (x,), folder + "/q")
+assert "stablehlo." in xm.get_stablehlo([m(x)])
+""")
+
+
+def test_what_is_not_there_says_what_to_use(with_compat):
+    with_compat("""
+import torch_xla.distributed.spmd as xs
+import torch_xla.distributed.xla_multiprocessing as xmp
+from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel
+from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
+t = torch.ones(2, device="xla")
+told(lambda: xs.mark_sharding(t, None, (0,)), "spmd.mark_sharding", "unsharded")
+told(lambda: xs.Mesh([0], (1,), ("x",)), "spmd.Mesh", "unsharded")
+told(lambda: xr.use_spmd(), "runtime.use_spmd", "unsharded")
+told(lambda: XlaFullyShardedDataParallel(torch.nn.Linear(1, 1)), "unsharded")
+told(lambda: SpmdFullyShardedDataParallel(torch.nn.Linear(1, 1)), "unsharded")
+told(lambda: xmp.spawn(print, nprocs=2), "nprocs=2", "one process")
+told(lambda: xm.send(t, 1), "xla_model.send")
+told(lambda: torch_xla._XLAC._get_xla_sharding_spec(t), "_get_xla_sharding_spec")
+assert xs.get_global_mesh() is None and not xr.is_spmd()
+assert not isinstance(t, xs.XLAShardedTensor)
+""")
+
+
+def test_frameworks_find_it(with_compat):
+    with_compat("""
+from transformers.utils import is_torch_xla_available
+assert is_torch_xla_available()
+from accelerate import Accelerator
+import accelerate.utils
+assert accelerate.utils.is_torch_xla_available()
+a = Accelerator()
+assert a.device.type == "xla", a.device
+m, o = a.prepare(torch.nn.Linear(2, 1), torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=.1))
+assert next(m.parameters()).device.type == "xla"
+assert a.gather(torch.ones(2, device="xla")).tolist() == [1, 1]
+""")
+
+
+def test_a_real_torch_xla_beside_is_refused(run_python, tmp_path):
+    info = tmp_path / "torch_xla-2.9.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: torch_xla\nVersion: 2.9.0\nSummary: XLA bridge for PyTorch\n"
+    )
+    path = os.pathsep.join([str(COMPAT), str(tmp_path)])
+    done = run_python(code="import torch_xla", PYTHONPATH=path)
+    assert done.returncode != 0
+    assert "two packages named torch_xla: torch_xla 2.9.0" in done.stderr
+    assert "pip uninstall torch_xla" in done.stderr
