@@ -103,17 +103,20 @@ set(TP_EXEC
     src/exec/executor.cpp
     src/exec/explain.cpp
     src/exec/fill.cpp
+    src/exec/interpret.cpp
     src/exec/key.cpp
     src/exec/launches.cpp
     src/exec/module.cpp
     src/exec/numbers.cpp
     src/exec/one_ops.cpp
+    src/exec/peel.cpp
     src/exec/plan.cpp
     src/exec/prepare.cpp
     src/exec/program_cache.cpp
     src/exec/replay.cpp
     src/exec/sketch.cpp
-    src/exec/slow_notice.cpp)
+    src/exec/slow_notice.cpp
+    src/exec/tiers.cpp)
 set(TP_CORE
     ${TP_BASE} ${TP_PROBE} ${TP_IR} ${TP_HLO} ${TP_SHARD} ${TP_OPS} ${TP_LOWER} ${TP_PJRT}
     ${TP_CLIENT} ${TP_EXEC})
@@ -124,11 +127,13 @@ set(TP_TORCH
     src/torch/autocast.cpp
     src/torch/autograd_threads.cpp
     src/torch/backend.cpp
+    src/torch/call_site.cpp
     src/torch/capture.cpp
     src/torch/census.cpp
     src/torch/checks.cpp
     src/torch/compiled.cpp
     src/torch/events.cpp
+    src/torch/interpreter.cpp
     src/torch/layouts.cpp
     src/torch/value_sizes.cpp
     src/torch/composites.cpp
@@ -161,6 +166,7 @@ set(TP_TORCH
     src/torch/trace.cpp
     src/torch/typed.cpp
     src/torch/unsynced.cpp
+    src/torch/view_memory.cpp
     src/torch/views.cpp)
 set(TP_BIND src/bind/cache.cpp src/bind/explain.cpp src/bind/module.cpp src/bind/python.cpp
     src/bind/storage.cpp
