@@ -106,7 +106,7 @@ def in_process(program: str, device: str, steps: int, tiers: str) -> dict[str, f
     """The same in a process of its own, with that setting of TORCH_PJRT_TIERS."""
     env = os.environ | {"TORCH_PJRT_TIERS": tiers, "TORCH_PJRT_CACHE": "off"}
     command = [sys.executable, __file__, "--one", program, "--device", device]
-    out = subprocess.run(
+    out = subprocess.run(  # noqa: S603 - our own command
         [*command, "--steps", str(steps)], env=env, capture_output=True, text=True, check=True
     )
     found: dict[str, float] = json.loads(out.stdout.splitlines()[-1])

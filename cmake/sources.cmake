@@ -192,6 +192,7 @@ set(TP_CORE_TESTS
     tests/core/donation_test.cpp
     tests/core/executor_test.cpp
     tests/core/one_ops_test.cpp
+    tests/core/peel_test.cpp
     tests/core/executor_threads_test.cpp
     tests/core/launches_test.cpp
     tests/core/explain_test.cpp

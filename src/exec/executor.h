@@ -100,9 +100,10 @@ class Executor {
   // Starts the program; gives its outputs.
   std::vector<client::DataPtr> run(const ProgramPtr& program, Launch launch);
 
-  // All three; or, where the program is not there, what exec/tiers.h says. `take` is called before a launch that may donate: it takes the pending values out of
-  // their tensors, so that nobody can ask for them until they are computed; false where a tensor
-  // was changed meanwhile. Throws HostFailure where a host op raises at once.
+  // All three; or, where the program is not there, what exec/tiers.h says. `take` is called before
+  // a launch that may donate: it takes the pending values out of their tensors, so that nobody can
+  // ask for them until they are computed; false where a tensor was changed meanwhile. Throws
+  // HostFailure where a host op raises at once.
   SyncResult sync(const PlanPtr& plan, const std::function<bool()>& take = {});
 
   // The buffer of `root`, one op, where its program was run before by sync() (exec/one_ops.h); else

@@ -24,7 +24,9 @@ constexpr int64_t kMostElements = 1 << 16;
 // Values that the host or a program made.
 class Made {
  public:
-  void put(const Value& v, DataPtr data) { all_[v.node.get()].emplace_back(v.index, std::move(data)); }
+  void put(const Value& v, DataPtr data) {
+    all_[v.node.get()].emplace_back(v.index, std::move(data));
+  }
   DataPtr get(const Value& v) const {
     auto it = all_.find(v.node.get());
     if (it == all_.end()) return nullptr;
@@ -47,7 +49,8 @@ size_t place_of(const ir::Graph& g, const Node* n) {
 void compute(Interpreter& interpreter, const Plan& plan, const std::vector<const Node*>& nodes,
              std::vector<Value> wanted, Made& made) {
   if (nodes.empty()) return;
-  HostWork work{.order = with_leaves(nodes), .given = {}, .wanted = std::move(wanted), .device = plan.device};
+  HostWork work{
+      .order = with_leaves(nodes), .given = {}, .wanted = std::move(wanted), .device = plan.device};
   std::unordered_set<const Node*> own(work.order.begin(), work.order.end());
   for (const Node* n : nodes)
     for (const Value& v : n->operands())
@@ -59,7 +62,8 @@ void compute(Interpreter& interpreter, const Plan& plan, const std::vector<const
   } catch (const Error& e) {
     if (e.raised_by() < 0) throw;
     const Node* raised = work.order[static_cast<size_t>(e.raised_by())];
-    throw_host_failure(Error(e).raised_by(static_cast<int64_t>(place_of(plan.graph, raised))), plan);
+    throw_host_failure(Error(e).raised_by(static_cast<int64_t>(place_of(plan.graph, raised))),
+                       plan);
   }
   probe::event(probe::Phase::kExecute, start, probe::now_ns(), plan.key.total.hi);
   for (size_t i = 0; i < out.size(); ++i) made.put(work.wanted[i], std::move(out[i]));
@@ -176,10 +180,11 @@ std::optional<SyncResult> Executor::interpret_glue(const Plan& plan, const Peele
   return results_of(plan, outputs);
 }
 
-// Behind the small graphs: what comes the first time is interpreted; the second time, too, while its
-// program is compiled.
+// Behind the small graphs: what comes the first time is interpreted; the second time, too, while
+// its program is compiled.
 std::optional<SyncResult> Executor::interpret_any(const PlanPtr& plan, Tier tier) {
-  bool wanted = tier == Tier::kOn || (tier == Tier::kVarying && tiers_.compiled_before(plan->where));
+  bool wanted =
+      tier == Tier::kOn || (tier == Tier::kVarying && tiers_.compiled_before(plan->where));
   int seen = tiers_.seen(plan->key.total);
   if (seen >= 2 || (!wanted && seen == 0) || is_sharded(plan->graph)) return std::nullopt;
   if (seen == 0 && is_stored(*plan)) return std::nullopt;

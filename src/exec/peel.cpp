@@ -91,8 +91,7 @@ Core make_core(const ir::Graph& g, const Peeled& p, std::span<const client::Data
   };
   std::vector<std::pair<Value, Value>> leaves;
   for (size_t i = 0; i < p.given.size(); ++i) {
-    ir::NodePtr leaf =
-        Node::make_data(p.given[i].type(), buffers.empty() ? nullptr : buffers[i]);
+    ir::NodePtr leaf = Node::make_data(p.given[i].type(), buffers.empty() ? nullptr : buffers[i]);
     leaf->set_location(p.given[i].node->location());
     leaves.emplace_back(p.given[i], Value{std::move(leaf), 0});
   }

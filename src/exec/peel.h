@@ -25,8 +25,8 @@ struct Peeled {
 };
 Peeled peel(const ir::Graph& g, const std::function<bool(const ir::Node&)>& is_glue);
 
-// What glue may be: all it reads and gives are whole numbers or bools, at most `most` elements each,
-// so that its result has the same bits wherever it is computed.
+// What glue may be: all it reads and gives are whole numbers or bools, at most `most` elements
+// each, so that its result has the same bits wherever it is computed.
 bool is_whole_numbers(const ir::Node& n, int64_t most);
 
 // The core's values anew, with `buffers[i]` in the place of given[i] (none: buffers to come): first

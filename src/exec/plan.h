@@ -31,7 +31,7 @@ struct PlanRequest {
       previous;  // by root: what its tensor held before (exec::Overwrite), or null
   std::function<bool(const void*)> kept;  // has a live tensor, not among the roots, this buffer?
   std::vector<ir::NodePtr> held;          // leaves that the caller lets go of with this request
-  bool straight = false;  // always a program, never interpreted (exec/tiers.h)
+  bool straight = false;                  // always a program, never interpreted (exec/tiers.h)
 };
 
 // What keys hold besides the graph.

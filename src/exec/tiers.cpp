@@ -8,7 +8,10 @@ namespace tp::exec {
 
 Tier tier_setting() {
   const std::string& s = flag_text(Flag::kTiers);
-  return s == "on" ? Tier::kOn : s == "varying" ? Tier::kVarying : s == "small" ? Tier::kSmall : Tier::kOff;
+  return s == "on"        ? Tier::kOn
+         : s == "varying" ? Tier::kVarying
+         : s == "small"   ? Tier::kSmall
+                          : Tier::kOff;
 }
 
 int Tiers::seen(const Hash128& key) {

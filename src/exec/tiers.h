@@ -25,8 +25,8 @@ Tier tier_setting();
 // Graphs that a user's line had interpreted.
 struct InterpretedLine {
   std::string site;
-  size_t nodes = 0;              // of the newest
-  int64_t graphs = 0;            // different ones
+  size_t nodes = 0;               // of the newest
+  int64_t graphs = 0;             // different ones
   int64_t times = 0, peeled = 0;  // of these, only the glue was
 };
 

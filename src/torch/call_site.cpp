@@ -80,7 +80,8 @@ std::optional<CallSite::Check> decode_check(ir::AttrsView attrs) {
   if (!attrs.find(kHostCheck, &name) || !attrs.find(kHostInfo, &info) ||
       !attrs.find(kHostIsMatrix, &is_matrix))
     return std::nullopt;
-  return CallSite::Check{std::string(name.text()), static_cast<size_t>(info.integer()), is_matrix.boolean()};
+  return CallSite::Check{std::string(name.text()), static_cast<size_t>(info.integer()),
+                         is_matrix.boolean()};
 }
 
 c10::IValue value_of(const CallSite::Argument& a,
@@ -101,14 +102,12 @@ c10::IValue value_of(const CallSite::Argument& a,
     }
     case From::kOptList: {
       c10::List<std::optional<at::Tensor>> list;
-      for (int64_t i : a.operands)
-        list.push_back(i < 0 ? std::nullopt : std::optional(operand(i)));
+      for (int64_t i : a.operands) list.push_back(i < 0 ? std::nullopt : std::optional(operand(i)));
       return list;
     }
   }
   return {};
 }
-
 
 }  // namespace
 

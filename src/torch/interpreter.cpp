@@ -97,8 +97,7 @@ std::shared_ptr<const Step> step_of(const Node& n) {
 // Factories read the default dtype of now; it may have been another one when they were recorded.
 bool default_dtype_fits(const Node& n) {
   ir::Attr recorded;
-  ir::DType then =
-      n.attrs().find(kDefaultFloat, &recorded) ? recorded.dtype() : ir::DType::kF32;
+  ir::DType then = n.attrs().find(kDefaultFloat, &recorded) ? recorded.dtype() : ir::DType::kF32;
   return to_dtype(c10::get_default_dtype_as_scalartype()) == then;
 }
 
@@ -232,11 +231,12 @@ class Run {
   }
 
   std::vector<at::Tensor> call(const Node& n, const Step& s) {
-    Stack stack = s.call->stack(
-        [&](int64_t i) { return get(n.operands()[static_cast<size_t>(i)]); });
+    Stack stack =
+        s.call->stack([&](int64_t i) { return get(n.operands()[static_cast<size_t>(i)]); });
     std::vector<at::Tensor> written;
     for (size_t w : s.writes) {
-      if (stack[w].isTensor() && stack[w].toTensor().defined()) stack[w] = stack[w].toTensor().clone();
+      if (stack[w].isTensor() && stack[w].toTensor().defined())
+        stack[w] = stack[w].toTensor().clone();
       written.push_back(stack[w].isTensor() ? stack[w].toTensor() : at::Tensor());
     }
     call_on_cpu(s.call->op, &stack);

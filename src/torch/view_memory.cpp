@@ -48,8 +48,7 @@ at::Tensor write_window(const at::Tensor& root, const at::Tensor& src, const Win
   bool own = memory.storage().unsafeGetStorageImpl() != root.storage().unsafeGetStorageImpl();
   if (!own && !in_place) memory = memory.clone();
   at::Tensor typed = in_elements_of(memory, w.dtype);
-  typed.as_strided(ref_of(w.size), ref_of(w.stride), typed.storage_offset() + w.offset)
-      .copy_(src);
+  typed.as_strided(ref_of(w.size), ref_of(w.stride), typed.storage_offset() + w.offset).copy_(src);
   return memory.as_strided(root.sizes(), ref_of(w.base_stride), memory.storage_offset());
 }
 

@@ -31,7 +31,8 @@ struct Decode {
     weight = data(ir::make_type(DType::kF32, std::vector<int64_t>{8, 8}));
     embedded = op("aten::embedding", {weight, last}, f);
     best = op("aten::argmax", {embedded}, s1);
-    next = op("aten::cat", {ids, best}, ir::make_type(DType::kS64, std::vector<int64_t>{length + 1}));
+    next =
+        op("aten::cat", {ids, best}, ir::make_type(DType::kS64, std::vector<int64_t>{length + 1}));
     std::lock_guard lock(ir::graph_lock());
     graph = ir::build_graph({next, embedded}, [](const Node&) { return true; });
   }

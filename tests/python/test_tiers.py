@@ -107,8 +107,8 @@ from torch import nn
 import torch.nn.functional as F
 def train(device):
     torch.manual_seed(0)
-    m = nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(),
-                      nn.Linear(48, 8), nn.LayerNorm(8), nn.Linear(8, 3)).to(device)
+    m = nn.Sequential(nn.Conv2d(1, 3, 3, padding=1, bias=False), nn.BatchNorm2d(3), nn.ReLU(),
+                      nn.Flatten(), nn.Linear(48, 8), nn.Tanh(), nn.Linear(8, 3)).to(device)
     opt = torch.optim.Adam(m.parameters(), lr=.01)
     g = torch.Generator().manual_seed(1)
     out = []
