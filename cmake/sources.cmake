@@ -105,17 +105,20 @@ set(TP_EXEC
     src/exec/executor.cpp
     src/exec/explain.cpp
     src/exec/fill.cpp
+    src/exec/interpret.cpp
     src/exec/key.cpp
     src/exec/launches.cpp
     src/exec/module.cpp
     src/exec/numbers.cpp
     src/exec/one_ops.cpp
+    src/exec/peel.cpp
     src/exec/plan.cpp
     src/exec/prepare.cpp
     src/exec/program_cache.cpp
     src/exec/replay.cpp
     src/exec/sketch.cpp
-    src/exec/slow_notice.cpp)
+    src/exec/slow_notice.cpp
+    src/exec/tiers.cpp)
 set(TP_CORE
     ${TP_BASE} ${TP_PROBE} ${TP_IR} ${TP_HLO} ${TP_SHARD} ${TP_OPS} ${TP_LOWER} ${TP_PJRT}
     ${TP_CLIENT} ${TP_EXEC})
@@ -127,12 +130,14 @@ set(TP_TORCH
     src/torch/autograd_threads.cpp
     src/torch/backend.cpp
     src/torch/body.cpp
+    src/torch/call_site.cpp
     src/torch/capture.cpp
     src/torch/census.cpp
     src/torch/checks.cpp
     src/torch/compiled.cpp
     src/torch/events.cpp
     src/torch/export.cpp
+    src/torch/interpreter.cpp
     src/torch/layouts.cpp
     src/torch/value_sizes.cpp
     src/torch/composites.cpp
@@ -166,6 +171,7 @@ set(TP_TORCH
     src/torch/trace.cpp
     src/torch/typed.cpp
     src/torch/unsynced.cpp
+    src/torch/view_memory.cpp
     src/torch/views.cpp)
 set(TP_BIND src/bind/cache.cpp src/bind/control.cpp src/bind/explain.cpp src/bind/export.cpp
     src/bind/module.cpp src/bind/python.cpp
@@ -192,6 +198,7 @@ set(TP_CORE_TESTS
     tests/core/donation_test.cpp
     tests/core/executor_test.cpp
     tests/core/one_ops_test.cpp
+    tests/core/peel_test.cpp
     tests/core/executor_threads_test.cpp
     tests/core/launches_test.cpp
     tests/core/explain_test.cpp

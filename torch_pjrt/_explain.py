@@ -14,7 +14,7 @@ import torch
 
 from . import _C
 
-__all__ = ["Compile", "Explanation", "Place", "Read", "Reason", "explain", "no_cuts"]
+__all__ = ["Compile", "Explanation", "Interpreted", "Place", "Read", "Reason", "explain", "no_cuts"]
 
 
 @dataclass(frozen=True)
@@ -128,12 +128,36 @@ class Read:
 
 
 @dataclass(frozen=True)
+class Interpreted:
+    """A line whose graphs PyTorch's CPU kernels computed, without a compile (docs/tiers.md).
+
+    `graphs` different ones in `times` syncs; the newest had `nodes` ops there. `peeled` of these
+    times it was only the whole-number ops around a program.
+    """
+
+    site: str
+    nodes: int
+    graphs: int
+    times: int
+    peeled: int
+
+    def __str__(self) -> str:
+        around = f", {self.peeled} times around a program" if self.peeled else ""
+        seen = "seen once" if self.times == self.graphs else f"{self.times} times"
+        return (
+            f"{self.site or '(no Python line)'}: {self.graphs} graphs of about {self.nodes} ops, "
+            f"{seen}{around}"
+        )
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Everything so far. `on_cpu`: how often each op ran on the CPU, in a cut or in the program."""
 
     compiles: tuple[Compile, ...] = ()
     reads: tuple[Read, ...] = ()
     on_cpu: dict[str, int] = field(default_factory=dict)
+    interpreted: tuple[Interpreted, ...] = ()
 
     @property
     def recompiles(self) -> tuple[Compile, ...]:
@@ -152,6 +176,9 @@ class Explanation:
             "unexpected"
         )
         yield from (f"  {line}" for c in self.compiles for line in str(c).splitlines())
+        if self.interpreted:
+            yield "interpreted"
+            yield from (f"  {i}" for i in self.interpreted)
         yield f"{sum(r.cuts for r in self.reads)} graph cuts"
         yield from (f"  {r}" for r in self.cuts)
         if self.on_cpu:
@@ -196,7 +223,8 @@ class _Explain:
         if last:
             return compiles[-1] if compiles else None
         reads = tuple(Read(r[0], place(r[1]), *r[2:]) for r in _C.reads())
-        return Explanation(compiles, reads, _on_cpu())
+        interpreted = tuple(Interpreted(*line) for line in _C.interpreted())
+        return Explanation(compiles, reads, _on_cpu(), interpreted)
 
     def clear(self) -> None:
         """Forgets what happened so far; known graphs stay, so that recompiles are explained."""

@@ -17,6 +17,10 @@ bool is_plugin(std::string_view s) {
 }
 bool is_format(std::string_view s) { return s == "text" || s == "dot" || s == "hlo"; }
 
+bool is_tier(std::string_view s) {
+  return s == "off" || s == "small" || s == "varying" || s == "on";
+}
+
 constexpr int64_t kMostDevices = 127;             // c10::DeviceIndex is one byte
 constexpr int64_t kMostMegabytes = 1ll << 40;     // in bytes, that fits an int64_t
 constexpr int64_t kMostMilliseconds = 1ll << 40;  // likewise in nanoseconds
@@ -96,6 +100,12 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
      "1: the same; both reach the program's metadata in any case"},
     {Flag::kDebugLevel, "PT_XLA_DEBUG_LEVEL", FlagType::kInt, "0", InKey::kNo,
      "torch_xla's dial: used where TORCH_PJRT_DEBUG is lower"},
+    one_of(
+        {Flag::kTiers, "TORCH_PJRT_TIERS", FlagType::kText, "small", InKey::kNo,
+         "which graphs PyTorch's CPU kernels compute where no program is there yet (CPU plugins): "
+         "off: none; small: those of a few whole-number ops; varying: also what a line brings "
+         "that compiled another graph before; on: all"},
+        is_tier, "off, small, varying or on"),
 }};
 
 // A setting that is no number or switch is told to whoever asks for that flag, not to others.

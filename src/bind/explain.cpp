@@ -59,6 +59,13 @@ py::list reads() {
   return out;
 }
 
+py::list interpreted() {
+  py::list out;
+  for (const exec::InterpretedLine& l : executor().interpreted())
+    out.append(py::make_tuple(l.site, l.nodes, l.graphs, l.times, l.peeled));
+  return out;
+}
+
 py::object set_read_kind(const py::object& name) {
   const char* before =
       exchange_read_kind(name.is_none() ? nullptr : permanent(name.cast<std::string>()));
@@ -163,6 +170,7 @@ void clear() {
 void define_explain(py::module_& m) {
   m.def("compile_events", &compile_events);
   m.def("reads", &reads);
+  m.def("interpreted", &interpreted);
   m.def("set_read_kind", &set_read_kind);
   m.def("exchange_no_cuts", &exchange_no_cuts);
   m.def("timeline", &timeline);

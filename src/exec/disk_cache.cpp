@@ -80,6 +80,12 @@ client::ExecutablePtr DiskCache::load(client::ComputationClient& client, const S
   return e;
 }
 
+bool DiskCache::has(const client::ComputationClient& client, const Key& key, Hash128 structure) {
+  CachePlace place = cache_place();
+  if (!usable(client, place)) return false;
+  return access(cat(place.folder, "/", program_file_name(key.total, structure)).c_str(), R_OK) == 0;
+}
+
 void DiskCache::store(client::ComputationClient& client, const StoredProgram& p,
                       const client::Executable& executable, double compile_seconds) {
   CachePlace place = cache_place();

@@ -30,6 +30,8 @@ class DiskCache {
   // The program, loaded; null where there is none that can be trusted. A file that is broken, or
   // that the plugin refuses, is removed, and said once.
   client::ExecutablePtr load(client::ComputationClient& client, const StoredProgram& p);
+  // Is there a file of that name? Nobody has looked into it.
+  bool has(const client::ComputationClient& client, const Key& key, Hash128 structure);
   // Keeps a program that was compiled. After a failure to write nothing more is written, which is
   // said once.
   void store(client::ComputationClient& client, const StoredProgram& p,

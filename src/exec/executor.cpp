@@ -108,15 +108,15 @@ size_t count_arguments(const Plan& plan) {
   return g.num_buffers + (integers > 0) + (reals > 0);
 }
 
-[[noreturn]] void throw_host_failure(const Error& e, const Plan& plan) {
+}  // namespace
+
+void throw_host_failure(const Error& e, const Plan& plan) {
   auto hit = dependents(plan.graph.roots, e.raised_by());
   std::vector<size_t> roots;
   for (size_t i = 0; i < plan.output_of.size(); ++i)
     if (hit.contains(plan.root(i).node.get())) roots.push_back(i);
   throw HostFailure(e, std::move(roots));
 }
-
-}  // namespace
 
 std::vector<DataPtr> Executor::start(const Prepared& prepared, const std::function<bool()>& take,
                                      Uploads& uploads) {
@@ -136,13 +136,9 @@ std::vector<DataPtr> Executor::start(const Prepared& prepared, const std::functi
 
 void Executor::throttle() { launches_.retire(static_cast<size_t>(flag_int(Flag::kInFlight))); }
 
-SyncResult Executor::sync(const PlanPtr& asked, const std::function<bool()>& take) {
-  throttle();
-  Prepared prepared = prepare(asked);
-  const Plan& plan = *prepared.plan;
+SyncResult Executor::pass_leaves(const Plan& plan) {
   SyncResult result;
   result.outputs.resize(plan.output_of.size());
-  // Before the launch: once a program has started, what it overwrites is gone.
   for (size_t i = 0; i < plan.passed.size(); ++i) {
     if (!plan.passed[i]) continue;
     const ir::Node& n = *plan.passed[i].node;
@@ -150,6 +146,13 @@ SyncResult Executor::sync(const PlanPtr& asked, const std::function<bool()>& tak
                             ? std::static_pointer_cast<client::Data>(n.payload())
                             : upload_once(client_(), n, plan.device, result.uploads);
   }
+  return result;
+}
+
+SyncResult Executor::run_program(const Prepared& prepared, const std::function<bool()>& take) {
+  const Plan& plan = *prepared.plan;
+  // Before the launch: once a program has started, what it overwrites is gone.
+  SyncResult result = pass_leaves(plan);
   if (!prepared.program) return result;
   RunsPtr runs = explainer_.runs_of(plan.key.total);
   if (plan.output_of.size() == 1 && plan.donors.empty() && !plan.general && !plan.force_data)
@@ -162,6 +165,16 @@ SyncResult Executor::sync(const PlanPtr& asked, const std::function<bool()>& tak
   for (size_t i = 0; i < plan.output_of.size(); ++i)
     if (plan.output_of[i] >= 0) result.outputs[i] = outputs[static_cast<size_t>(plan.output_of[i])];
   return result;
+}
+
+SyncResult Executor::sync(const PlanPtr& asked, const std::function<bool()>& take) {
+  throttle();
+  Prepared prepared{asked, nullptr};
+  if (!find(prepared)) {
+    if (auto done = interpret(prepared.plan)) return std::move(*done);
+    make(prepared);
+  }
+  return run_program(prepared, take);
 }
 
 GraphRecord Executor::describe(PlanRequest request) {

@@ -24,11 +24,14 @@
 #include "exec/donation.h"
 #include "exec/explain.h"
 #include "exec/fill.h"
+#include "exec/interpreter.h"
 #include "exec/launches.h"
 #include "exec/numbers.h"
 #include "exec/one_ops.h"
+#include "exec/peel.h"
 #include "exec/plan.h"
 #include "exec/program_cache.h"
+#include "exec/tiers.h"
 #include "ir/graph.h"
 
 namespace tp::exec {
@@ -67,6 +70,9 @@ class HostFailure : public Error {
   std::vector<size_t> roots_;
 };
 
+// `e` is of the op at its raised_by() in the plan's order.
+[[noreturn]] void throw_host_failure(const Error& e, const Plan& plan);
+
 // A graph as people read it: torch_pjrt.graph.last() and .of(). The texts of old programs are
 // dropped.
 struct GraphRecord {
@@ -95,9 +101,10 @@ class Executor {
   // Starts the program; gives its outputs.
   std::vector<client::DataPtr> run(const ProgramPtr& program, Launch launch);
 
-  // All three. `take` is called before a launch that may donate: it takes the pending values out of
-  // their tensors, so that nobody can ask for them until they are computed; false where a tensor
-  // was changed meanwhile. Throws HostFailure where a host op raises at once.
+  // All three; or, where the program is not there, what exec/tiers.h says. `take` is called before
+  // a launch that may donate: it takes the pending values out of their tensors, so that nobody can
+  // ask for them until they are computed; false where a tensor was changed meanwhile. Throws
+  // HostFailure where a host op raises at once.
   SyncResult sync(const PlanPtr& plan, const std::function<bool()>& take = {});
 
   // The buffer of `root`, one op, where its program was run before by sync() (exec/one_ops.h); else
@@ -124,19 +131,38 @@ class Executor {
   void clear_programs() {
     one_ops_.clear();
     cache_.clear();
+    tiers_.clear();
   }
   // Does anything still compile or run? Then the process must not tear the plugin down around it.
   bool busy();
   Explainer& explainer() { return explainer_; }
+  // Once, before the first sync; lives for the process.
+  void interpret_with(Interpreter* i) { interpreter_ = i; }
+  std::vector<InterpretedLine> interpreted() { return tiers_.lines(); }
 
  private:
   KeyContext context(client::ComputationClient& client) const;
   struct Job;
-  // Null where the program was there; else what its compile needs. Everything of the plan that
-  // needs the graph lock is done by then.
-  std::shared_ptr<Job> find(Prepared& prepared, client::ComputationClient& client);
-  std::shared_ptr<Job> job_of(const Plan& plan, client::ComputationClient& client);
+  // Whether the program is there (or none is needed).
+  bool find(Prepared& prepared);
+  // Makes it.
+  void make(Prepared& prepared);
+  // What its compile needs.
+  std::shared_ptr<Job> job_of(const Plan& plan);
   ProgramPtr compile(const Job& job);
+  bool is_stored(const Plan& plan);
+  void compile_beside(const Plan& plan);
+  // The plan's results where it is interpreted; nothing where it is to be a program.
+  std::optional<SyncResult> interpret(const PlanPtr& plan);
+  std::optional<SyncResult> interpret_any(const PlanPtr& plan, Tier tier);
+  std::optional<SyncResult> interpret_glue(const Plan& plan, const Peeled& p);
+  SyncResult interpret_whole(const Plan& plan, const std::vector<const ir::Node*>& nodes);
+  bool core_varies(const Plan& plan, const Peeled& p);
+  Hash128 structure_of(const Plan& plan);
+  // A result that has the roots that are leaves; and with those of the graph, too.
+  SyncResult pass_leaves(const Plan& plan);
+  SyncResult results_of(const Plan& plan, const std::vector<client::DataPtr>& outputs);
+  SyncResult run_program(const Prepared& prepared, const std::function<bool()>& take);
   // By argument; empty where nothing is given away.
   std::vector<uint8_t> donations(const Plan& plan, const std::function<bool()>& take,
                                  size_t num_arguments);
@@ -154,6 +180,8 @@ class Executor {
   RankedMutex<LockRank::kExecutor> mu_;  // guards all below
   LruMap<Hash128, std::shared_ptr<const GraphRecord>> records_{32};
   ProgramPtr last_;
+  Tiers tiers_;  // has a lock of its own
+  Interpreter* interpreter_ = nullptr;
 };
 
 }  // namespace tp::exec

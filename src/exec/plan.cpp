@@ -178,6 +178,7 @@ PlanPtr make_plan(PlanRequest request, std::vector<Value> replaced, const KeyCon
   p->replaced = std::move(replaced);
   p->device = request.device;
   p->force_data = request.force_data;
+  p->straight = request.straight;
   p->where = std::move(request.where);
   p->donors = find_donors(request, *p);
   finish(*p, context);
@@ -207,6 +208,7 @@ PlanPtr make_general_plan(const PlanPtr& plan, Families& families, const KeyCont
   p->passed = plan->passed;
   p->device = plan->device;
   p->force_data = plan->force_data;
+  p->straight = plan->straight;
   p->where = plan->where;
   p->base = plan;
   p->donors = renumber(plan->donors, plan->graph, p->graph, place);

@@ -31,6 +31,7 @@ struct PlanRequest {
       previous;  // by root: what its tensor held before (exec::Overwrite), or null
   std::function<bool(const void*)> kept;  // has a live tensor, not among the roots, this buffer?
   std::vector<ir::NodePtr> held;          // leaves that the caller lets go of with this request
+  bool straight = false;                  // always a program, never interpreted (exec/tiers.h)
 };
 
 // What keys hold besides the graph.
@@ -54,6 +55,7 @@ struct Plan {
   bool force_data = false;
   std::string where;
   std::shared_ptr<const Plan> base;  // of a general program's plan: the one that it was made from
+  bool straight = false;             // PlanRequest's
 
   // Request root i.
   const ir::Value& root(size_t i) const {

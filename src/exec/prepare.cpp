@@ -49,9 +49,10 @@ struct Executor::Job {
   Sketch sketch;
 };
 
-// Under graph_lock(), the plan's slots in place.
-std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan,
-                                                client::ComputationClient& client) {
+std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan) {
+  client::ComputationClient& client = client_();
+  std::lock_guard lock(ir::graph_lock());
+  number_slots(plan);
   probe::Span span(probe::timer("Lower"));
   probe::Section section("torch_pjrt::lower");
   int64_t start = probe::now_ns();
@@ -79,31 +80,49 @@ std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan,
   return job;
 }
 
-std::shared_ptr<Executor::Job> Executor::find(Prepared& p, client::ComputationClient& client) {
-  if (!saves_tensors() && (p.program = cache_.find_known(p.plan->key))) return nullptr;
+bool Executor::find(Prepared& p) {
+  if (p.plan->graph.roots.empty()) return true;
+  client::ComputationClient& client = client_();
+  if (!saves_tensors() && (p.program = cache_.find_known(p.plan->key))) return true;
   std::lock_guard lock(ir::graph_lock());
   number_slots(*p.plan);
   if (saves_tensors())
     save_tensors(p.plan->graph, saves_modules() ? module_text(*p.plan, client) : std::string(),
                  p.plan->where);
-  if ((p.program = cache_.find(p.plan->key, signature_of(*p.plan)))) return nullptr;
+  if ((p.program = cache_.find(p.plan->key, signature_of(*p.plan)))) return true;
   if (PlanPtr general = make_general_plan(p.plan, families_, context(client))) {
     p.plan = std::move(general);
-    if ((p.program = cache_.find(p.plan->key, signature_of(*p.plan)))) return nullptr;
+    p.program = cache_.find(p.plan->key, signature_of(*p.plan));
   }
-  return job_of(*p.plan, client);
+  return p.program != nullptr;
 }
 
 Prepared Executor::prepare(PlanPtr plan) {
   Prepared p{std::move(plan), nullptr};
-  if (p.plan->graph.roots.empty()) return p;
-  std::shared_ptr<Job> job = find(p, client_());
-  if (!job) return p;
+  if (!find(p)) make(p);
+  return p;
+}
+
+void Executor::make(Prepared& p) {
+  tiers_.compiles(p.plan->where);
+  std::shared_ptr<Job> job = job_of(*p.plan);
   // Of the thread that waits, which is the one whose spans a profiler shows.
   probe::Section section("torch_pjrt::compile");
   p.program =
       cache_.find_or_compile(job->key, job->signature, [this, job] { return compile(*job); });
-  return p;
+}
+
+void Executor::compile_beside(const Plan& plan) {
+  tiers_.compiles(plan.where);
+  std::shared_ptr<Job> job = job_of(plan);
+  cache_.compile_beside(job->key, [this, job] { return compile(*job); });
+}
+
+bool Executor::is_stored(const Plan& plan) {
+  std::lock_guard lock(ir::graph_lock());
+  number_slots(plan);
+  std::vector<uint64_t> s = signature_of(plan);
+  return disk_.has(client_(), plan.key, hash_bytes(s.data(), s.size() * sizeof s[0]));
 }
 
 ProgramPtr Executor::compile(const Job& job) {

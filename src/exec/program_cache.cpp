@@ -23,6 +23,11 @@ void count_hit() {
   cached.add();
 }
 
+void count_miss() {
+  static probe::Counter& misses = probe::counter("CompileCacheMiss");
+  misses.add();
+}
+
 void count_made(const Program& p) {
   static probe::Counter& uncached = probe::counter("UncachedCompile");
   static probe::Counter& cached = probe::counter("CachedCompile");
@@ -147,9 +152,18 @@ ProgramPtr ProgramCache::finish(RankedLock<LockRank::kPrograms>& lock, const Fli
   return flight->program;
 }
 
+void ProgramCache::compile_beside(const Key& key, const std::function<ProgramPtr()>& compile) {
+  auto flight = std::make_shared<Flight>();
+  {
+    std::lock_guard lock(mu_);
+    if (programs_.get(key.total) || !flights_.emplace(key.total, flight).second) return;
+  }
+  count_miss();
+  run_compile_alone(key.total, flight, compile);
+}
+
 ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint64_t>& signature,
                                          const std::function<ProgramPtr()>& compile) {
-  static probe::Counter& misses = probe::counter("CompileCacheMiss");
   Hash128 total = key.total;
   probe::Hold hold;  // the compile's messages are told by who waits for it, without the lock
   RankedLock lock(mu_);
@@ -174,7 +188,7 @@ ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint6
   }
   auto flight = std::make_shared<Flight>();
   flights_.emplace(total, flight);
-  misses.add();
+  count_miss();
   lock.unlock();
   if (hears_interrupts())
     run_compile_alone(total, flight, compile);

@@ -4,8 +4,6 @@
 #include <ATen/core/ATen_fwd.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/core/AutogradState.h>
-#include <c10/core/GradMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <atomic>
 #include <cstring>
@@ -234,12 +232,12 @@ bool is_host_op(std::string_view name) {
     if (auto op = c10::Dispatcher::singleton().findSchema(n); op && form_of(*op)) return true;
   return false;
 }
+KernelsOnly::KernelsOnly()
+    : keys_(c10::default_included_set - c10::autograd_dispatch_keyset_with_ADInplaceOrView,
+            c10::default_excluded_set | c10::autograd_dispatch_keyset_with_ADInplaceOrView) {}
 
 void call_on_cpu(const c10::OperatorHandle& op, Stack* stack) {
-  auto below = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
-  c10::impl::ForceDispatchKeyGuard keys(c10::default_included_set - below,
-                                        c10::default_excluded_set | below);
-  c10::AutoGradMode no_grad(false);
+  KernelsOnly guard;
   op.callBoxed(stack);
 }
 

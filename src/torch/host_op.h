@@ -11,6 +11,8 @@
 // waits for it (src/torch/runtime releases it), so a kernel may take it.
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 #include <optional>
@@ -33,6 +35,16 @@ bool is_host_op(std::string_view name);
 // ops::NoType where the kernel does not take them.
 std::vector<at::Tensor> dry_run(const c10::OperatorHandle& op, Stack stack);
 
+// While it lives, the calling thread's ops on CPU tensors are the kernels alone, whatever modes it
+// is in.
+class KernelsOnly {
+ public:
+  KernelsOnly();
+
+ private:
+  c10::impl::ForceDispatchKeyGuard keys_;
+  c10::AutoGradMode no_grad_{false};
+};
 // Calls the CPU's kernel, whatever modes the calling thread is in.
 void call_on_cpu(const c10::OperatorHandle& op, Stack* stack);
 // Tensors of a stack of results, lists flattened.

@@ -6,7 +6,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -24,8 +23,10 @@
 #include "torch/checks.h"
 #include "torch/cuts.h"
 #include "torch/errors.h"
+#include "torch/interpreter.h"
 #include "torch/trace.h"
 #include "torch/unsynced.h"
+#include "torch/view_memory.h"
 
 namespace tp::torch_room {
 
@@ -179,6 +180,7 @@ bool sync_device(int device, bool force_data, uint64_t only = 0, Synced* synced 
   if (c.roots.empty()) return false;
   c.request = request_of(c, device, force_data);
   if (force_data) offer_in_place(c, &c.request);
+  c.request.straight = synced != nullptr;  // a capture is of a program
   GilRelease no_gil;
   try {
     c.plan = executor().plan(std::move(c.request));
@@ -276,6 +278,8 @@ bool await_data(Alias& a, const DataPtr& data) {
   }
 }
 
+}  // namespace
+
 at::Tensor to_host(const DataPtr& data) {
   ir::Type type = data->type();
   auto options = at::TensorOptions(to_scalar_type(type.dtype()));
@@ -287,6 +291,8 @@ at::Tensor to_host(const DataPtr& data) {
                                         std::make_shared<at::Tensor>(t));
   return t;
 }
+
+namespace {
 
 bool raised(const Alias& a) {
   std::lock_guard lock(state_lock());
@@ -375,20 +381,6 @@ client::DataPtr computed(Alias& a) {
   }
 }
 
-namespace {
-
-// The root's memory as a flat tensor: logical order, unless the alias has a layout of its own.
-at::Tensor memory_of(const at::Tensor& root, const Alias& a) {
-  if (!a.strides) return root.reshape(-1);
-  std::vector<int64_t> order(a.strides->size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int64_t x, int64_t y) { return (*a.strides)[x] > (*a.strides)[y]; });
-  return root.permute(order).reshape(-1);
-}
-
-}  // namespace
-
 void GilRelease::set_provider(void* (*release)(), void (*acquire)(void*)) {
   g_release = release;
   g_acquire = acquire;
@@ -408,6 +400,8 @@ exec::Executor& executor() {
         return client::client();
       },
       kTorchGit, kRevision);
+  static const bool once = (e->interpret_with(&host_interpreter()), true);
+  static_cast<void>(once);
   return *e;
 }
 
@@ -452,23 +446,14 @@ void wait_all() {
   probe::event(probe::Phase::kWait, start, probe::now_ns());
 }
 
-namespace {
-// Memory, counted in other elements; what is left over at its end belongs to none of them.
-at::Tensor in_elements_of(const at::Tensor& memory, caffe2::TypeMeta type) {
-  auto size = static_cast<int64_t>(type.itemsize()), have = memory.element_size();
-  int64_t whole = memory.numel() * have / size * size;
-  return memory.narrow(0, 0, whole / have).view(type.toScalarType());
-}
-}  // namespace
-
 at::Tensor read(Impl& t, const char* why) {
   return guarded(
       [&] {
         Alias& a = *t.alias();
         at::Tensor root = root_on_host(a, why);
         if (t.whole()) return root;
-        at::Tensor memory = memory_of(root, a);
-        if (t.dtype() != memory.dtype()) memory = in_elements_of(memory, t.dtype());
+        at::Tensor memory = a.strides ? memory_of(root, *a.strides) : root.reshape(-1);
+        memory = in_elements_of(memory, t.dtype().toScalarType());
         return memory.as_strided(t.sizes(), t.strides(), t.storage_offset());
       },
       [&] { return cat("reading a tensor (", why, ")"); });

@@ -28,6 +28,9 @@ bool busy();
 // cut, counted with the user's line under `why` ("item", "copy to cpu").
 at::Tensor read(Impl& t, const char* why);
 
+// A computed buffer's bytes as a CPU tensor, which may alias it.
+at::Tensor to_host(const client::DataPtr& data);
+
 // The alias's value as a buffer: uploaded where it is on the host, computed with all other pending
 // values where it is pending (counted as CompiledInputSync).
 client::DataPtr computed(Alias& a);

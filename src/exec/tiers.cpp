@@ -1,0 +1,71 @@
+#include "exec/tiers.h"
+
+#include <algorithm>
+
+#include "base/flags.h"
+
+namespace tp::exec {
+
+Tier tier_setting() {
+  const std::string& s = flag_text(Flag::kTiers);
+  return s == "on"        ? Tier::kOn
+         : s == "varying" ? Tier::kVarying
+         : s == "small"   ? Tier::kSmall
+                          : Tier::kOff;
+}
+
+int Tiers::seen(const Hash128& key) {
+  std::lock_guard lock(mu_);
+  int* n = seen_.get(key);
+  return n ? *n : 0;
+}
+
+void Tiers::note(const Hash128& key, const std::string& site, size_t nodes, bool peeled) {
+  std::lock_guard lock(mu_);
+  int* n = seen_.get(key);
+  int before = n ? *n : 0;
+  seen_.put(key, std::min(before + 1, 2));
+  InterpretedLine* l = lines_.get(site);
+  if (!l) l = lines_.put(site, {.site = site});
+  l->nodes = nodes;
+  l->graphs += before == 0;
+  ++l->times;
+  l->peeled += peeled;
+}
+
+bool Tiers::compiled_before(const std::string& site) {
+  std::lock_guard lock(mu_);
+  return compiled_.get(site) != nullptr;
+}
+
+void Tiers::compiles(const std::string& site) {
+  std::lock_guard lock(mu_);
+  compiled_.put(site, true);
+}
+
+bool Tiers::varies(const Hash128& core, const Hash128& graph, bool learn) {
+  std::lock_guard lock(mu_);
+  Core* c = cores_.get(core);
+  if (!c) {
+    if (learn) cores_.put(core, {graph});
+    return false;
+  }
+  if (learn && !(c->graph == graph)) c->varies = true;
+  return c->varies;
+}
+
+std::vector<InterpretedLine> Tiers::lines() {
+  std::lock_guard lock(mu_);
+  std::vector<InterpretedLine> out;
+  for (auto& [site, line] : lines_) out.push_back(line);
+  return out;
+}
+
+void Tiers::clear() {
+  std::lock_guard lock(mu_);
+  seen_.clear();
+  cores_.clear();
+  compiled_.clear();
+}
+
+}  // namespace tp::exec

@@ -1,0 +1,149 @@
+"""TORCH_PJRT_TIERS: which graphs PyTorch's CPU kernels compute instead of a program."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import torch_pjrt
+
+Compiles = Callable[[], Any]
+
+
+def interpreted() -> int:
+    """Graphs computed without a program so far."""
+    return torch_pjrt.metrics.counters().get("Interpreted", 0)
+
+
+def small(start: int, size: int) -> torch.Tensor:
+    """A whole-number graph of a few ops."""
+    x = torch.full((size,), start, device="xla")
+    return torch.cat([x * 2, (x > 3).to(torch.long)])
+
+
+def test_a_small_whole_number_graph_is_interpreted_once_then_compiled(compiles: Compiles) -> None:
+    """The first time no program, the second time one, the third time that one."""
+    first = interpreted()
+    counts = []
+    for _ in range(3):
+        with compiles() as seen:
+            assert small(4, 7).tolist() == [8] * 7 + [1] * 7
+        counts.append(seen.count)
+    assert counts == [0, 1, 0]
+    assert interpreted() - first == 1
+
+
+def test_graphs_that_grow_never_compile(compiles: Compiles) -> None:
+    """As token ids do."""
+    ids = torch.ones(3, dtype=torch.long, device="xla")
+    with compiles() as seen:
+        for i in range(20):
+            ids = torch.cat([ids, ids[-1:] + 1])
+            assert ids[-1].item() == i + 2
+    assert seen.count <= 1  # the last element, once it came twice
+
+
+def test_floats_compile_at_once(compiles: Compiles) -> None:
+    """Their last bits may differ between kernels and programs."""
+    with compiles() as seen:
+        assert (torch.ones(3, device="xla") * 1.5).tolist() == [1.5] * 3
+    assert seen.count == 1
+
+
+def test_explain_tells_what_was_interpreted() -> None:
+    """With the line."""
+    assert small(1, 11)[0].item() == 2
+    lines = [i for i in torch_pjrt.explain().interpreted if "test_tiers" in i.site]
+    assert lines
+    assert "seen once" in str(lines[0]) or "times" in str(lines[0])
+    assert "interpreted" in str(torch_pjrt.explain())
+
+
+def test_deterministic_mode_compiles_at_once(compiles: Compiles) -> None:
+    """It asks for programs only."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        with compiles() as seen:
+            assert small(4, 13).tolist() == [8] * 13 + [1] * 13
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert seen.count == 1
+
+
+def test_a_kernel_that_raises_loses_nothing() -> None:
+    """Eager's error, at the read; what does not depend on it is computed."""
+    x = torch.arange(4, device="xla") + 1
+    good = x * 2
+    i = torch.tensor([2, 3], device="xla") + 5
+    bad = x.gather(0, i)
+    with pytest.raises(RuntimeError, match="index 7 is out of bounds"):
+        bad.tolist()
+    assert good.tolist() == [2, 4, 6, 8]
+    assert x.tolist() == [1, 2, 3, 4]
+    with pytest.raises(RuntimeError, match="index 7 is out of bounds"):
+        bad.tolist()
+
+
+def run(code: str, **env: str) -> str:
+    """The output of a program in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"TORCH_PJRT_CACHE": "off"} | env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+VARYING = """
+import torch, torch_pjrt
+from torch import nn
+import torch.nn.functional as F
+def train(device):
+    torch.manual_seed(0)
+    m = nn.Sequential(nn.Conv2d(1, 3, 3, padding=1, bias=False), nn.BatchNorm2d(3), nn.ReLU(),
+                      nn.Flatten(), nn.Linear(48, 8), nn.Tanh(), nn.Linear(8, 3)).to(device)
+    opt = torch.optim.Adam(m.parameters(), lr=.01)
+    g = torch.Generator().manual_seed(1)
+    out = []
+    for n in (3, 4, 5, 6, 3, 4, 3, 3):
+        x = torch.randn(n, 1, 4, 4, generator=g).to(device)
+        y = torch.randint(0, 3, (n,), generator=g).to(device)
+        opt.zero_grad()
+        loss = F.cross_entropy(m(x), y)
+        loss.backward()
+        opt.step()
+        torch_pjrt.sync()
+        out.append(loss.detach())
+    return [v.item() for v in out], [p.detach().cpu() for p in m.parameters()]
+want, want_p = train("cpu")
+got, got_p = train("xla")
+torch.testing.assert_close(torch.tensor(got), torch.tensor(want))
+for a, b in zip(got_p, want_p): torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+r = []
+for n in range(3):
+    torch.manual_seed(5)
+    x = torch.rand(5, device="xla") + torch.rand(7, device="xla").sum()
+    torch_pjrt.sync(); r.append(x.tolist())
+assert r[0] == r[1] == r[2], r
+c = torch_pjrt.metrics.counters()
+print(torch_pjrt.metrics.compiles(), c.get("Interpreted", 0))
+"""
+
+
+def test_interpreted_training_equals_eager() -> None:
+    """Steps of varying size, all tiers: eager's losses and weights, the same random numbers."""
+    _, count = (int(v) for v in run(VARYING, TORCH_PJRT_TIERS="on").split())
+    assert count >= 6
+
+
+def test_off_interprets_nothing() -> None:
+    """The flag's other end."""
+    _, count = (int(v) for v in run(VARYING, TORCH_PJRT_TIERS="off").split())
+    assert count == 0
