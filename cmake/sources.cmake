@@ -79,7 +79,7 @@ set(TP_PJRT
     src/pjrt/event.cpp
     src/pjrt/executable.cpp
     src/pjrt/ffi.cpp
-    src/pjrt/inspect.cpp
+    src/pjrt/inspect.cpp src/pjrt/key_value_store.cpp
     src/pjrt/plugin.cpp)
 set(TP_CLIENT
     src/client/environment.cpp
@@ -131,6 +131,7 @@ set(TP_TORCH
     src/torch/events.cpp
     src/torch/layouts.cpp
     src/torch/value_sizes.cpp
+    src/torch/collective.cpp
     src/torch/composites.cpp
     src/torch/cpu_fallback.cpp
     src/torch/cuts.cpp
@@ -147,6 +148,7 @@ set(TP_TORCH
     src/torch/meta_rows_2.cpp
     src/torch/meta_own.cpp
     src/torch/memory_report.cpp
+    src/torch/process_group.cpp
     src/torch/profile.cpp
     src/torch/random.cpp
     src/torch/recorder.cpp
@@ -162,7 +164,7 @@ set(TP_TORCH
     src/torch/typed.cpp
     src/torch/unsynced.cpp
     src/torch/views.cpp)
-set(TP_BIND src/bind/cache.cpp src/bind/explain.cpp src/bind/module.cpp src/bind/python.cpp
+set(TP_BIND src/bind/cache.cpp src/bind/distributed.cpp src/bind/explain.cpp src/bind/module.cpp src/bind/python.cpp
     src/bind/storage.cpp
     src/bind/trace.cpp)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from . import _C, _device_module, _dynamo, _frameworks, _load, _nested, _optim, _storage
+from . import _C, _device_module, _dynamo, _frameworks, _load, _nested, _optim, _storage, distributed
 
 __all__ = ["install"]
 
@@ -29,6 +29,7 @@ def install() -> None:
     _dynamo.install()
     _frameworks.install()
     _nested.install()
+    distributed.install()
     _name_reads()
     atexit.register(_C.prepare_exit)
 

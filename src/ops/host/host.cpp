@@ -25,6 +25,8 @@ std::string call_text(const ir::Node& n) {
   return s;
 }
 
+bool has_effects(std::string_view name);
+
 void host_call(Lowering& l, std::vector<V>& out) {
   const ir::Node& n = l.node();
   std::vector<V> in;
@@ -32,7 +34,8 @@ void host_call(Lowering& l, std::vector<V>& out) {
   std::vector<Type> types;
   for (Type t : n.types())
     if (t) types.push_back(t);
-  std::vector<V> made = l.builder().custom_call(kHostTarget, in, types, call_text(n));
+  std::vector<V> made = l.builder().custom_call(kHostTarget, in, types, call_text(n),
+                                               has_effects(n.kind().name));
   size_t next = 0;
   for (Type t : n.types()) out.push_back(t ? made[next++] : V{});
 }
@@ -55,17 +58,28 @@ void segment_reduce_type(const Args& a, std::vector<Type>& out) {
   out.push_back(data.with(dims));
 }
 
+// The result, and the token that orders collectives (src/torch/collective.h).
+void collective_type(const Args& a, std::vector<Type>& out) {
+  out.push_back(a.type("input").with(a.ints("shape")));
+  out.push_back(a.type("token"));
+}
+
 struct Rule {
   std::string_view name;
   TypeRule type;
+  bool effects = false;  // beyond its results: never dropped, moved or merged by a compiler
 };
-constexpr Rule kRules[] = {{"aten::segment_reduce", segment_reduce_type}};
+constexpr Rule kRules[] = {{"aten::segment_reduce", segment_reduce_type},
+                           {"torch_pjrt::collective", collective_type, true}};
 
-TypeRule rule_of(std::string_view name) {
+const Rule& rule_of(std::string_view name) {
+  static constexpr Rule none{};
   for (const Rule& r : kRules)
-    if (r.name == name) return r.type;
-  return nullptr;
+    if (r.name == name) return r;
+  return none;
 }
+
+bool has_effects(std::string_view name) { return rule_of(name).effects; }
 
 struct HostRow {
   std::string name;
@@ -100,7 +114,7 @@ const Row& host_row(std::string_view name) {
   auto made = std::make_unique<HostRow>();
   HostRow& r = *made;
   r.name = name;
-  r.row = Row{.name = r.name.c_str(), .type = rule_of(name), .lower = host_call};
+  r.row = Row{.name = r.name.c_str(), .type = rule_of(name).type, .lower = host_call};
   r.kind = ir::make_kind(r.name.c_str());
   r.kind.host = true;
   all.by_address[&r.row] = all.by_address[&r.kind] = &r;
