@@ -81,7 +81,7 @@ set(TP_PJRT
     src/pjrt/event.cpp
     src/pjrt/executable.cpp
     src/pjrt/ffi.cpp
-    src/pjrt/inspect.cpp
+    src/pjrt/inspect.cpp src/pjrt/key_value_store.cpp
     src/pjrt/plugin.cpp)
 set(TP_CLIENT
     src/client/environment.cpp
@@ -140,6 +140,7 @@ set(TP_TORCH
     src/torch/interpreter.cpp
     src/torch/layouts.cpp
     src/torch/value_sizes.cpp
+    src/torch/collective.cpp
     src/torch/composites.cpp
     src/torch/cpu_fallback.cpp
     src/torch/cuts.cpp
@@ -157,6 +158,7 @@ set(TP_TORCH
     src/torch/named_tables.cpp
     src/torch/meta_own.cpp
     src/torch/memory_report.cpp
+    src/torch/process_group.cpp
     src/torch/profile.cpp
     src/torch/random.cpp
     src/torch/recorder.cpp
@@ -173,7 +175,7 @@ set(TP_TORCH
     src/torch/unsynced.cpp
     src/torch/view_memory.cpp
     src/torch/views.cpp)
-set(TP_BIND src/bind/cache.cpp src/bind/control.cpp src/bind/explain.cpp src/bind/export.cpp
+set(TP_BIND src/bind/cache.cpp src/bind/control.cpp src/bind/distributed.cpp src/bind/explain.cpp src/bind/export.cpp
     src/bind/module.cpp src/bind/python.cpp
     src/bind/storage.cpp
     src/bind/trace.cpp)

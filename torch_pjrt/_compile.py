@@ -127,6 +127,7 @@ class CompiledFunction:
 
     def __init__(self, gm: torch.fx.GraphModule, name: str) -> None:
         self.gm, self.name = gm, name
+        self.collectives = any("c10d" in str(n.target) for n in gm.graph.nodes)
         self.recordings: OrderedDict[tuple[Any, ...], list[_Recording]] = OrderedDict()
         self.split: Callable[..., Any] | None = None
         self.lock = threading.RLock()
@@ -138,6 +139,9 @@ class CompiledFunction:
         static = tuple((i, x) for i, x in enumerate(args) if not _is_tensor(x))
         tensors = [x for x in args if _is_tensor(x)] if static else list(args)
         args.clear()
+        if self.collectives:  # they take the process's token, and leave the next one
+            index = next((x.device.index for x in tensors if x.device.type == "xla"), 0)
+            tensors.append(_C.collective_token(index))
         for recording in self.recordings.get(static, ()):
             if (out := recording(tensors)) is not None:
                 return out
@@ -149,7 +153,8 @@ class CompiledFunction:
                 recording = self._record(tensors, static)
             except _RefusedError as refused:
                 self.split = self._split_at(refused)
-                return self._run_split(_merge(tensors, static))
+                given = tensors[:-1] if self.collectives else tensors
+                return self._run_split(_merge(given, static))
             self.recordings.setdefault(static, []).append(recording)
             self.recordings.move_to_end(static)
             if len(self.recordings) > _KEPT:
@@ -160,8 +165,10 @@ class CompiledFunction:
         trace = _C.Trace(tensors, self.name)
         recorder = _Recorder(self.gm)
         try:
+            stand_ins = trace.stand_ins()
+            _C.set_traced_token(stand_ins.pop() if self.collectives else None)
             with torch.no_grad():
-                results = recorder.run(*_merge(trace.stand_ins(), static))
+                results = recorder.run(*_merge(stand_ins, static))
             results = list(results) if isinstance(results, tuple | list) else [results]
             compiled = trace.finish([x if _is_tensor(x) else None for x in results])
         except Exception:
@@ -169,6 +176,7 @@ class CompiledFunction:
                 raise _RefusedError(recorder.node, trace.refused) from None
             raise
         finally:
+            _C.set_traced_token(None)
             trace.end()
         return _Recording(compiled, results, self._on_cpu(results))
 

@@ -22,6 +22,7 @@ from . import (
     _optim,
     _recurrent,
     _storage,
+    distributed,
 )
 
 __all__ = ["install"]
@@ -42,6 +43,7 @@ def install() -> None:
     _recurrent.install()
     _frameworks.install()
     _nested.install()
+    distributed.install()
     _name_reads()
     atexit.register(_C.prepare_exit)
 

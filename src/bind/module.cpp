@@ -193,6 +193,7 @@ PYBIND11_MODULE(_C, m) {
   register_all();
   install_profiler_spans();
   bind::define_explain(m);
+  bind::define_distributed(m);
   m.attr("torch_version") = kTorchVersion;
   m.attr("revision") = kRevision;
   m.def("register_plugin", &register_plugin, py::arg("name"), py::arg("library_path"),

@@ -12,6 +12,8 @@ void install_python_hooks(const std::string& package_directory);
 void register_exceptions();
 // What happened and why (explain.cpp).
 void define_explain(pybind11::module_& m);
+// Process groups of device xla (distributed.cpp).
+void define_distributed(pybind11::module_& m);
 // Python's `atexit`: waits up to five seconds for work in flight. From then on no thread of ours
 // asks for the GIL, and what still runs neither keeps the process nor crashes it.
 void prepare_exit();

@@ -55,10 +55,27 @@ Capabilities untried(std::string_view platform) {
 
 }  // namespace
 
-PjrtClient::PjrtClient(const PluginSpec& spec)
+namespace {
+
+// The rank is no part of `spec`: programs of all ranks have one key.
+std::unique_ptr<pjrt::Client> connect(const PluginSpec& spec, const Processes& processes) {
+  auto options = spec.options;
+  bool several = spec.wants_key_value_store && processes.store;
+  if (several) {
+    options.emplace_back("node_id", int64_t{processes.rank});
+    options.emplace_back("num_nodes", int64_t{processes.size});
+  }
+  return std::make_unique<pjrt::Client>(pjrt::Plugin::load(spec.library_path), options,
+                                        several ? processes.store.get() : nullptr);
+}
+
+}  // namespace
+
+PjrtClient::PjrtClient(const PluginSpec& spec, const Processes& processes)
     : spec_(spec),
+      store_(processes.store),
       variables_(variables_at_load(spec)),
-      client_(std::make_shared<pjrt::Client>(pjrt::Plugin::load(spec.library_path), spec.options)),
+      client_(connect(spec, processes)),
       compile_options_(spec.compile_options),
       capabilities_(spec.capabilities ? *spec.capabilities : untried(client_->platform_name())),
       environment_(hash_environment(*client_, spec, variables_)) {
@@ -292,8 +309,9 @@ ProgramInfo PjrtClient::inspect(const Executable& program, bool optimized) {
   return out;
 }
 
-std::unique_ptr<ComputationClient> make_pjrt_client(const PluginSpec& spec) {
-  return std::make_unique<PjrtClient>(spec);
+std::unique_ptr<ComputationClient> make_pjrt_client(const PluginSpec& spec,
+                                                    const Processes& processes) {
+  return std::make_unique<PjrtClient>(spec, processes);
 }
 
 }  // namespace tp::client

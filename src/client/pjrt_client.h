@@ -18,7 +18,7 @@ namespace tp::client {
 
 class PjrtClient final : public ComputationClient {
  public:
-  explicit PjrtClient(const PluginSpec& spec);
+  explicit PjrtClient(const PluginSpec& spec, const Processes& processes = {});
 
   std::string platform() const override { return client_->platform_name(); }
   std::string platform_version() const override { return client_->platform_version(); }
@@ -63,6 +63,7 @@ class PjrtClient final : public ComputationClient {
                             int device) const;
 
   const PluginSpec spec_;
+  const std::shared_ptr<pjrt::KeyValueStore> store_;  // outlives client_, whose plugin calls it
   const Variables variables_;  // read before the plugin is loaded, and can read them
   std::shared_ptr<const pjrt::Client> client_;
   std::vector<std::pair<std::string, OptionValue>> compile_options_;

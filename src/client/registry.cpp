@@ -22,6 +22,8 @@ struct Registry {
   RankedMutex<LockRank::kRegistry> mu;
   Table table;
   std::unique_ptr<ComputationClient> client;
+  Processes processes;
+  bool wanted_store = false;  // of the client: its plugin wants the key-value store
 };
 
 // Never destroyed: tensors may die after static destructors.
@@ -95,11 +97,23 @@ ComputationClient& start() {
   if (r.client) return *r.client;
   PluginSpec spec = r.table.find(asked, flag_text(Flag::kPlugin));
   Starting starting;
-  install(r, start_plugin(spec));
+  r.wanted_store = spec.wants_key_value_store;
+  install(r, start_plugin(spec, r.processes));
   return *r.client;
 }
 
 }  // namespace
+
+void set_processes(Processes p) {
+  Registry& r = registry();
+  std::lock_guard lock(r.mu);
+  if (r.client && r.wanted_store)
+    fail(Code::kRuntime,
+         "the process group came after the device's first use: this plugin's processes have to "
+         "know each other when it starts",
+         "torch.distributed.init_process_group(\"xla\") before the first tensor on the device");
+  r.processes = std::move(p);
+}
 
 void register_plugin(PluginSpec spec) {
   check_not_forked();

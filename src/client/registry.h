@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "client/computation_client.h"
+#include "pjrt/key_value_store.h"
 
 namespace tp::client {
 
@@ -43,6 +44,15 @@ struct PluginSpec {
 // Of a CPU plugin that makes these mistakes (kMistakeNames) and no others. Throws kValue.
 Capabilities cpu_capabilities(std::span<const std::string> mistakes);
 
+// The processes that this one belongs to. Options `node_id` and `num_nodes` and the store are for
+// plugins that want it.
+struct Processes {
+  int rank = 0, size = 1;
+  std::shared_ptr<pjrt::KeyValueStore> store;
+};
+// Before the client is made. Throws kRuntime after that where its plugin wanted the store.
+void set_processes(Processes p);
+
 void register_plugin(PluginSpec spec);  // replaces an entry of the same name while no client exists
 // Called, with no lock held, before the client is made by a name that is not registered: a last
 // chance to register it (src/bind looks through installed packages).
@@ -64,6 +74,7 @@ void check_not_forked();
 void set_client_for_testing(std::unique_ptr<ComputationClient> c);
 
 // PJRT over a plugin (client/pjrt_client.cpp).
-std::unique_ptr<ComputationClient> make_pjrt_client(const PluginSpec& spec);
+std::unique_ptr<ComputationClient> make_pjrt_client(const PluginSpec& spec,
+                                                    const Processes& processes = {});
 
 }  // namespace tp::client

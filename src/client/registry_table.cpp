@@ -90,9 +90,10 @@ PluginSpec Table::find(const std::string& name, std::string_view plugin_flag) co
   return it->second;
 }
 
-std::unique_ptr<ComputationClient> start_plugin(const PluginSpec& spec) {
+std::unique_ptr<ComputationClient> start_plugin(const PluginSpec& spec,
+                                                const Processes& processes) {
   try {
-    return make_pjrt_client(spec);
+    return make_pjrt_client(spec, processes);
   } catch (const Error& e) {
     fail(Code::kRuntime, cat("PJRT_DEVICE=", spec.name, " cannot start: ", e.message()),
          spec.how_to_install);

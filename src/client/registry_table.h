@@ -31,6 +31,7 @@ class Table {
 };
 
 // Throws kRuntime: the name, the plugin's own words, and what to install.
-std::unique_ptr<ComputationClient> start_plugin(const PluginSpec& spec);
+std::unique_ptr<ComputationClient> start_plugin(const PluginSpec& spec,
+                                                const Processes& processes = {});
 
 }  // namespace tp::client

@@ -178,9 +178,10 @@ class Builder {
   std::vector<V> while_loop(std::span<const V> init, const Region& cond, const Region& body);
   // A call of `target` in the process that runs the program (api_version 4); operands and results
   // are row-major. `config` is what stands in backend_config's braces. The plugin may drop or merge
-  // equal calls: it has to be a function of its operands.
+  // equal calls, so it has to be a function of its operands, unless it `has_effects`.
   std::vector<V> custom_call(std::string_view target, std::span<const V> in,
-                             std::span<const Type> out, std::string_view config);
+                             std::span<const Type> out, std::string_view config,
+                             bool has_effects = false);
   std::vector<V> rng_bits(V state, Type out);  // THREE_FRY: {new state, bits}
 
   // --- finish

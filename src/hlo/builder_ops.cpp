@@ -396,12 +396,14 @@ std::string row_major_layouts(std::span<const Type> types) {
 }  // namespace
 
 std::vector<V> Builder::custom_call(std::string_view target, std::span<const V> in,
-                                    std::span<const Type> out, std::string_view config) {
+                                    std::span<const Type> out, std::string_view config,
+                                    bool has_effects) {
   std::vector<Type> operands;
   for (const V& v : in) operands.push_back(v.type);
   return ops("stablehlo.custom_call", in, out,
              cat("api_version = 4 : i32, call_target_name = \"", target, "\", backend_config = {",
-                 config, "}, operand_layouts = ", row_major_layouts(operands),
+                 config, "}, ", has_effects ? "has_side_effect = true, " : "",
+                 "operand_layouts = ", row_major_layouts(operands),
                  ", result_layouts = ", row_major_layouts(out)));
 }
 

@@ -28,13 +28,14 @@ PJRT_NamedValue named_value(const std::string& name, const OptionValue& value) {
 
 }  // namespace
 
-Client::Client(const Plugin& plugin, std::span<const std::pair<std::string, OptionValue>> options)
+Client::Client(const Plugin& plugin, std::span<const std::pair<std::string, OptionValue>> options,
+               KeyValueStore* store)
     : plugin_(plugin) {
   std::vector<PJRT_NamedValue> values;
   for (const auto& [name, value] : options) values.push_back(named_value(name, value));
-  client_ = call<&PJRT_Api::PJRT_Client_Create>(
-                api(), {.create_options = values.data(), .num_options = values.size()})
-                .client;
+  PJRT_Client_Create_Args args{.create_options = values.data(), .num_options = values.size()};
+  if (store) offer(*store, args);
+  client_ = call<&PJRT_Api::PJRT_Client_Create>(api(), args).client;
   try {
     read_names_and_devices();
   } catch (...) {

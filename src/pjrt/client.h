@@ -14,6 +14,7 @@
 #include "pjrt/compile_options.h"
 #include "pjrt/device.h"
 #include "pjrt/executable.h"
+#include "pjrt/key_value_store.h"
 #include "pjrt/plugin.h"
 
 namespace tp::pjrt {
@@ -21,7 +22,9 @@ namespace tp::pjrt {
 class Client {
  public:
   // Throws the plugin's words where the hardware is missing or an option is wrong.
-  Client(const Plugin& plugin, std::span<const std::pair<std::string, OptionValue>> options);
+  // `store`: null where this process is the only one; else it has to outlive the client.
+  Client(const Plugin& plugin, std::span<const std::pair<std::string, OptionValue>> options,
+         KeyValueStore* store = nullptr);
   ~Client();
   Client(const Client&) = delete;
 

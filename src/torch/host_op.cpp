@@ -116,14 +116,15 @@ std::optional<Origin> origin_of(const c10::OperatorHandle& op) {
 
 std::unique_ptr<HostForm> make_form(const c10::OperatorHandle& op) {
   // Other namespaces' tags and purity are not known.
-  if (!op.operator_name().name.starts_with("aten::")) return nullptr;
+  const std::string& full = op.operator_name().name;
+  if (!full.starts_with("aten::") && !full.starts_with("torch_pjrt::")) return nullptr;
   auto origin = origin_of(op);
   if (!origin || !fits_by_tags(origin->functional)) return nullptr;
   std::string name = display(origin->functional.operator_name());
   const ops::Row& row = ops::host_row(name);
   auto form = std::make_unique<HostForm>(
       HostForm{op_info(row, origin->functional.schema()), origin->kind, exception_of(name),
-               probe::counter(cat("hostop::", std::string_view(name).substr(6)))});
+               probe::counter(cat("hostop::", std::string_view(name).substr(name.find("::") + 2)))});
   // Another tolerance is no other program.
   for (ArgInfo& a : form->info.args) {
     a.as_number = a.kind == ArgKind::kFloat;

@@ -56,12 +56,54 @@ int64_t device_count(const PJRT_Client_Create_Args& a) {
   return env ? std::strtol(env, nullptr, 10) : 1;
 }
 
+int64_t option(const PJRT_Client_Create_Args& a, std::string_view name, int64_t otherwise) {
+  for (size_t i = 0; i < a.num_options; ++i)
+    if (std::string_view(a.create_options[i].name, a.create_options[i].name_size) == name)
+      return a.create_options[i].int64_value;
+  return otherwise;
+}
+
+PJRT_Error* callback_error(PJRT_Error_Code code, const char* message, size_t size) {
+  return error(code, std::string(message, size));
+}
+
+// As plugins of several processes do: each node puts its name and gets those of all others.
+PJRT_Error* meet(const PJRT_Client_Create_Args& a) {
+  int64_t node = option(a, "node_id", -1), nodes = option(a, "num_nodes", 0);
+  PJRT_CallbackError fail = &callback_error;
+  std::string key = "node" + std::to_string(node), value = "I am " + std::to_string(node);
+  PJRT_KeyValuePutCallback_Args put{.key = key.data(), .key_size = key.size(),
+                                    .value = value.data(), .value_size = value.size(),
+                                    .callback_error = &fail, .user_arg = a.kv_put_user_arg};
+  if (auto* e = a.kv_put_callback(&put)) return e;
+  for (int64_t i = 0; i < nodes; ++i) {
+    std::string other = "node" + std::to_string(i);
+    PJRT_KeyValueGetCallback_Args get{.key = other.data(), .key_size = other.size(),
+                                      .timeout_in_ms = 5000, .callback_error = &fail,
+                                      .user_arg = a.kv_get_user_arg};
+    if (auto* e = a.kv_get_callback(&get)) return e;
+    std::string got(get.value, get.value_size);
+    get.value_deleter_callback(get.value);
+    if (got != "I am " + std::to_string(i))
+      return error(PJRT_Error_Code_INTERNAL, "node " + std::to_string(i) + " said " + got);
+  }
+  std::string none = "nobody";
+  PJRT_KeyValueTryGetCallback_Args attempt{.key = none.data(), .key_size = none.size(),
+                                           .callback_error = &fail,
+                                           .user_arg = a.kv_try_get_user_arg};
+  if (!a.kv_try_get_callback(&attempt))
+    return error(PJRT_Error_Code_INTERNAL, "a key that nobody put was found");
+  return nullptr;
+}
+
 PJRT_Error* client_create(PJRT_Client_Create_Args* a) {
   const char* script = std::getenv("TORCH_PJRT_FAKE_SCRIPT");
   if (script && !set_script(script))
     return error(PJRT_Error_Code_INVALID_ARGUMENT,
                  std::string("TORCH_PJRT_FAKE_SCRIPT cannot be read: ") + script);
   if (auto fault = next("client")) return error(fault);
+  if (a->kv_get_callback)
+    if (auto* e = meet(*a)) return e;
   auto client = std::make_unique<PJRT_Client>();
   for (int64_t i = 0; i < device_count(*a); ++i) {
     auto device = std::make_unique<PJRT_Device>();

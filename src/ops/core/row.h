@@ -180,6 +180,7 @@ struct Row {
   bool divides = false;
   Masks masks = Masks::kNone;
   const IndexRule* index = nullptr;  // the values that an index argument may have
+  bool effects = false;  // beyond its results: a compiler may not drop, move or merge it
 };
 
 using Family = std::span<const Row>;

@@ -32,7 +32,8 @@ void host_call(Lowering& l, std::vector<V>& out) {
   std::vector<Type> types;
   for (Type t : n.types())
     if (t) types.push_back(t);
-  std::vector<V> made = l.builder().custom_call(kHostTarget, in, types, call_text(n));
+  std::vector<V> made = l.builder().custom_call(kHostTarget, in, types, call_text(n),
+                                               host_row_of(n.kind())->effects);
   size_t next = 0;
   for (Type t : n.types()) out.push_back(t ? made[next++] : V{});
 }
@@ -55,10 +56,17 @@ void segment_reduce_type(const Args& a, std::vector<Type>& out) {
   out.push_back(data.with(dims));
 }
 
+// The result, and the token that orders collectives (src/torch/collective.h).
+void collective_type(const Args& a, std::vector<Type>& out) {
+  out.push_back(a.type("input").with(a.ints("shape")));
+  out.push_back(a.type("token"));
+}
+
 // Of most host ops nothing is known but the name.
 constexpr Row kKnown[] = {
     {.name = "aten::segment_reduce", .type = segment_reduce_type},
     {.name = "aten::cholesky", .out = {.row_major = true}},
+    {.name = "torch_pjrt::collective", .type = collective_type, .effects = true},
 };
 
 Row row_for(std::string_view name) {
