@@ -5,7 +5,8 @@ set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/b
 set(TP_PROBE src/probe/events.cpp src/probe/probe.cpp)
 set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp src/ir/type.cpp)
 set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp src/hlo/lineage.cpp)
-set(TP_SHARD)
+set(TP_SHARD src/shard/boxes.cpp src/shard/op_sharding.cpp src/shard/registry.cpp
+    src/shard/sharding.cpp src/shard/spelling.cpp)
 set(TP_OPS
     src/ops/elementwise/activation.cpp
     src/ops/optim/amp.cpp
@@ -90,6 +91,7 @@ set(TP_CLIENT
     src/client/pjrt_types.cpp
     src/client/registry.cpp
     src/client/registry_table.cpp
+    src/client/sharded_data.cpp
     src/client/signature.cpp)
 set(TP_EXEC
     src/exec/blame.cpp
@@ -108,6 +110,8 @@ set(TP_EXEC
     src/exec/module.cpp
     src/exec/numbers.cpp
     src/exec/one_ops.cpp
+    src/exec/partitioned.cpp
+    src/exec/placement.cpp
     src/exec/plan.cpp
     src/exec/prepare.cpp
     src/exec/program_cache.cpp
@@ -155,6 +159,7 @@ set(TP_TORCH
     src/torch/results.cpp
     src/torch/runtime.cpp
     src/torch/schema.cpp
+    src/torch/spmd.cpp
     src/torch/storage.cpp
     src/torch/tensor.cpp
     src/torch/thread_modes.cpp
@@ -163,6 +168,7 @@ set(TP_TORCH
     src/torch/unsynced.cpp
     src/torch/views.cpp)
 set(TP_BIND src/bind/cache.cpp src/bind/explain.cpp src/bind/module.cpp src/bind/python.cpp
+    src/bind/spmd.cpp
     src/bind/storage.cpp
     src/bind/trace.cpp)
 
@@ -205,6 +211,7 @@ set(TP_CORE_TESTS
     tests/core/pool_ops_test.cpp
     tests/core/program_cache_test.cpp
     tests/core/registry_test.cpp
+    tests/core/shard_test.cpp
     tests/core/sketch_test.cpp
     tests/core/small_vector_test.cpp
     tests/core/sort_ops_test.cpp

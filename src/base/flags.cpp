@@ -96,6 +96,9 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
      "1: the same; both reach the program's metadata in any case"},
     {Flag::kDebugLevel, "PT_XLA_DEBUG_LEVEL", FlagType::kInt, "0", InKey::kNo,
      "torch_xla's dial: used where TORCH_PJRT_DEBUG is lower"},
+    {Flag::kShardy, "TORCH_PJRT_SHARDY", FlagType::kBool, "1", InKey::kNo,
+     "1: programs of several devices say their shardings in Shardy's form; 0: in GSPMD's, for "
+     "plugins that do not know it"},
 }};
 
 // A setting that is no number or switch is told to whoever asks for that flag, not to others.

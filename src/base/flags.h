@@ -40,6 +40,7 @@ enum class Flag : unsigned char {
   kIrDebug,               // XLA_IR_DEBUG
   kHloDebug,              // XLA_HLO_DEBUG
   kDebugLevel,            // PT_XLA_DEBUG_LEVEL
+  kShardy,                // TORCH_PJRT_SHARDY
   kCount
 };
 

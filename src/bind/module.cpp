@@ -13,6 +13,7 @@
 #include "base/flags.h"
 #include "bind/cache.h"
 #include "bind/python.h"
+#include "bind/spmd.h"
 #include "bind/storage.h"
 #include "bind/trace.h"
 #include "client/registry.h"
@@ -244,6 +245,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("programs_cached", [] { return executor().cache().size(); });
   bind::add_trace(m);
   bind::add_storage(m);
+  bind::add_spmd(m);
   bind::add_cache(m);
   m.def("prepare_exit", &bind::prepare_exit);
   m.def("clear_programs", [] { executor().clear_programs(); });

@@ -15,6 +15,7 @@
 #include "exec/donation.h"
 #include "exec/key.h"
 #include "exec/numbers.h"
+#include "exec/placement.h"
 #include "ir/graph.h"
 
 namespace tp::exec {
@@ -31,6 +32,7 @@ struct PlanRequest {
       previous;  // by root: what its tensor held before (exec::Overwrite), or null
   std::function<bool(const void*)> kept;  // has a live tensor, not among the roots, this buffer?
   std::vector<ir::NodePtr> held;          // leaves that the caller lets go of with this request
+  Layouts layouts;                        // of tensors that are sharded
 };
 
 // What keys hold besides the graph.
@@ -54,6 +56,8 @@ struct Plan {
   bool force_data = false;
   std::string where;
   std::shared_ptr<const Plan> base;  // of a general program's plan: the one that it was made from
+  Layouts layouts;                   // the request's
+  Placement placement;               // of a program that runs on a mesh
 
   // Request root i.
   const ir::Value& root(size_t i) const {

@@ -19,6 +19,7 @@
 #include "base/mappings.h"
 #include "client/computation_client.h"
 #include "exec/key.h"
+#include "exec/placement.h"
 
 namespace tp::exec {
 
@@ -32,6 +33,7 @@ struct Program {
   bool from_disk = false;
   // A hit was compared, and no collision of its key was met. Written under the cache's lock.
   mutable bool believed = false, collides = false;
+  Placement placement;  // of one that runs on a mesh
 };
 using ProgramPtr = std::shared_ptr<const Program>;
 
