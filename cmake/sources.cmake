@@ -7,7 +7,8 @@ set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp
     src/ir/region.cpp src/ir/type.cpp)
 set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp src/hlo/lineage.cpp src/hlo/portable.cpp
     src/hlo/portable_special.cpp src/hlo/workarounds.cpp)
-set(TP_SHARD)
+set(TP_SHARD src/shard/boxes.cpp src/shard/op_sharding.cpp src/shard/registry.cpp
+    src/shard/sharding.cpp src/shard/spelling.cpp)
 set(TP_OPS
     src/ops/elementwise/activation.cpp
     src/ops/optim/amp.cpp
@@ -92,6 +93,7 @@ set(TP_CLIENT
     src/client/pjrt_types.cpp
     src/client/registry.cpp
     src/client/registry_table.cpp
+    src/client/sharded_data.cpp
     src/client/signature.cpp)
 set(TP_EXEC
     src/exec/blame.cpp
@@ -112,6 +114,8 @@ set(TP_EXEC
     src/exec/numbers.cpp
     src/exec/one_ops.cpp
     src/exec/peel.cpp
+    src/exec/partitioned.cpp
+    src/exec/placement.cpp
     src/exec/plan.cpp
     src/exec/prepare.cpp
     src/exec/program_cache.cpp
@@ -167,6 +171,7 @@ set(TP_TORCH
     src/torch/results.cpp
     src/torch/runtime.cpp
     src/torch/schema.cpp
+    src/torch/spmd.cpp
     src/torch/storage.cpp
     src/torch/tensor.cpp
     src/torch/thread_modes.cpp
@@ -175,8 +180,8 @@ set(TP_TORCH
     src/torch/unsynced.cpp
     src/torch/view_memory.cpp
     src/torch/views.cpp)
-set(TP_BIND src/bind/cache.cpp src/bind/control.cpp src/bind/distributed.cpp src/bind/explain.cpp src/bind/export.cpp
-    src/bind/module.cpp src/bind/python.cpp
+set(TP_BIND src/bind/cache.cpp src/bind/control.cpp src/bind/distributed.cpp src/bind/explain.cpp
+    src/bind/export.cpp src/bind/module.cpp src/bind/python.cpp src/bind/spmd.cpp
     src/bind/storage.cpp
     src/bind/trace.cpp)
 
@@ -222,6 +227,7 @@ set(TP_CORE_TESTS
     tests/core/program_cache_test.cpp
     tests/core/region_test.cpp
     tests/core/registry_test.cpp
+    tests/core/shard_test.cpp
     tests/core/sketch_test.cpp
     tests/core/small_vector_test.cpp
     tests/core/sort_ops_test.cpp

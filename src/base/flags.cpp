@@ -106,6 +106,9 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
          "off: none; small: those of a few whole-number ops; varying: also what a line brings "
          "that compiled another graph before; on: all"},
         is_tier, "off, small, varying or on"),
+    {Flag::kShardy, "TORCH_PJRT_SHARDY", FlagType::kBool, "1", InKey::kNo,
+     "1: programs of several devices say their shardings in Shardy's form; 0: in GSPMD's, for "
+     "plugins that do not know it"},
 }};
 
 // A setting that is no number or switch is told to whoever asks for that flag, not to others.

@@ -41,6 +41,7 @@ enum class Flag : unsigned char {
   kHloDebug,              // XLA_HLO_DEBUG
   kDebugLevel,            // PT_XLA_DEBUG_LEVEL
   kTiers,                 // TORCH_PJRT_TIERS
+  kShardy,                // TORCH_PJRT_SHARDY
   kCount
 };
 

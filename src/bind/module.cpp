@@ -14,6 +14,7 @@
 #include "bind/cache.h"
 #include "bind/control.h"
 #include "bind/python.h"
+#include "bind/spmd.h"
 #include "bind/storage.h"
 #include "bind/trace.h"
 #include "client/registry.h"
@@ -257,6 +258,7 @@ PYBIND11_MODULE(_C, m) {
   bind::add_trace(m);
   bind::add_control(m);
   bind::add_storage(m);
+  bind::add_spmd(m);
   bind::add_cache(m);
   m.def("prepare_exit", &bind::prepare_exit);
   m.def("clear_programs", [] { executor().clear_programs(); });

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "ir/node.h"
 #include "ir/type.h"
+#include "shard/sharding.h"
 
 namespace tp::client {
 
@@ -25,12 +26,19 @@ class Completion {
   virtual void await() const = 0;  // throws Error where it failed
 };
 
-// A device buffer, perhaps of a program that still runs. Immutable but for donation.
+class Data;
+using DataPtr = std::shared_ptr<Data>;
+
+// A device buffer, perhaps of a program that still runs; or one a device of a mesh, seen as one
+// (client/sharded_data.h). Immutable but for donation.
 class Data : public ir::Leaf {
  public:
-  Data(ir::Type type, int device) : type_(type), device_(device) {}
-  ir::Type type() const { return type_; }
-  int device() const { return device_; }
+  Data(ir::Type type, int device, shard::Ref sharding = nullptr)
+      : type_(type), device_(device), sharding_(std::move(sharding)) {}
+  ir::Type type() const { return type_; }  // of the whole, where it is sharded
+  int device() const { return device_; }   // the one that its tensors are of
+  // Over which devices, and how; null: on its one device.
+  const shard::Ref& sharding() const { return sharding_; }
   virtual bool ready() const = 0;    // computed (or failed) already: never blocks
   virtual bool deleted() const = 0;  // donated or freed on the device
   // Blocks until the bytes are there; throws Error with the plugin's words where the producing
@@ -44,18 +52,22 @@ class Data : public ir::Leaf {
   // timelines; a client that cannot tell calls it at once.
   virtual void on_ready(std::function<void()> done) const { done(); }
   virtual std::shared_ptr<const Completion> completion() const = 0;
+  // By partition, where it is sharded.
+  virtual std::span<const DataPtr> parts() const { return {}; }
 
  private:
   ir::Type type_;
   int device_;
+  shard::Ref sharding_;
 };
-using DataPtr = std::shared_ptr<Data>;
 
 // A compiled program, loaded and ready to run.
 class Executable {
  public:
   virtual ~Executable() = default;
-  virtual std::span<const ir::Type> output_types() const = 0;
+  virtual std::span<const ir::Type> output_types() const = 0;  // of the whole
+  // Of a partitioned program: where each output really is. Empty of others.
+  virtual std::span<const shard::Ref> output_shardings() const { return {}; }
 };
 using ExecutablePtr = std::shared_ptr<Executable>;
 
@@ -82,6 +94,12 @@ struct CompileRequest {
   int device = 0;  // index into devices()
   int num_replicas = 1, num_partitions = 1;
   bool spmd = false;
+  // Of a partitioned program. Indices into devices(), by partition; empty: from `device` on.
+  std::vector<int> devices = {};
+  bool shardy = false;                               // the form of the module's shardings
+  std::vector<bool> open_outputs = {};               // may the plugin choose how they are cut?
+  std::vector<shard::Ref> parameter_shardings = {};  // null: replicated
+  std::vector<shard::Ref> output_shardings = {};     // of those that are not open; likewise
 };
 
 struct MemoryInfo {
@@ -123,10 +141,11 @@ class ComputationClient {
   virtual std::vector<DataPtr> execute(const Executable& program,
                                        std::span<const DataPtr> arguments,
                                        std::span<const uint8_t> donated, int device) = 0;
-  // One execution on several devices: arguments[d][i]. One device lock for all.
+  // One execution on several devices: arguments[d][i]. One device lock for all. `donated` is as in
+  // execute(), for all devices.
   virtual std::vector<std::vector<DataPtr>> execute_replicated(
       const Executable& program, std::span<const std::vector<DataPtr>> arguments,
-      std::span<const int> devices) = 0;
+      std::span<const int> devices, std::span<const uint8_t> donated) = 0;
 
   virtual DataPtr transfer_to_device(const HostBuffer& from, int device) = 0;
   // Blocks; `to` has room for data.type().bytes(), row-major. `owner` keeps `to` alive where Ctrl-C

@@ -10,6 +10,7 @@
 #include "client/environment.h"
 #include "client/pjrt_types.h"
 #include "probe/probe.h"
+#include "shard/op_sharding.h"
 
 namespace tp::client {
 namespace {
@@ -20,11 +21,6 @@ constexpr size_t kMaxFlatParameters = 3200;
 [[noreturn]] void wrong_argument(size_t i, ir::Type expected, const Data* found) {
   fail(Code::kRuntime, cat("execute: argument ", i, ": expected ", expected.text(), ", got ",
                            found ? found->type().text() : std::string("nothing")));
-}
-
-bool fits(const PjrtExecutable& program, ir::Type parameter, ir::Type found) {
-  if (!program.partitioned()) return parameter == found;
-  return parameter.dtype() == found.dtype() && parameter.rank() == found.rank();
 }
 
 // The arguments that must survive: only those that the module lets the plugin consume need to be
@@ -156,8 +152,13 @@ pjrt::CompileOptions PjrtClient::options_for(const CompileRequest& request,
   options.num_replicas = request.num_replicas;
   options.num_partitions = request.num_partitions;
   int count = request.num_replicas * request.num_partitions;
-  for (int i = 0; i < count; ++i) options.device_ids.push_back(device_at(request.device + i).id());
+  for (int i = 0; i < count; ++i) {
+    int at = request.devices.empty() ? request.device + i : request.devices[static_cast<size_t>(i)];
+    options.device_ids.push_back(device_at(at).id());
+  }
   options.use_spmd_partitioning = request.spmd;
+  options.use_shardy_partitioner = request.shardy;
+  if (!request.shardy) options.propagate_to_output = request.open_outputs;
   options.tuple_parameters = num_parameters > kMaxFlatParameters;
   options.overrides = compile_options_;
   // LLVM, with vectors of 256 bits on a machine that has AVX-512, forgets lanes of a constant mask
@@ -166,6 +167,25 @@ pjrt::CompileOptions PjrtClient::options_for(const CompileRequest& request,
     options.overrides.emplace_back("xla_cpu_prefer_vector_width", int64_t{512});
   return options;
 }
+
+namespace {
+// Where the plugin cannot say, open results are as it gives them: whole.
+Partitioning partitioning_of(const pjrt::Executable& program, const CompileRequest& request) {
+  Partitioning p{request.parameter_shardings, {}};
+  p.parameters.resize(request.parameter_shardings.size());
+  if (request.devices.empty()) return p;  // the module says all that is known
+  shard::Ref whole = shard::replicated_over(request.devices);
+  auto told = shard::read_output_shardings(program.inspect(true).optimized, request.outputs.size(),
+                                           request.devices.size());
+  for (size_t i = 0; i < request.outputs.size(); ++i) {
+    const shard::Ref& asked = request.output_shardings[i];
+    shard::Ref real = told ? shard::from_tiles(request.devices, (*told)[i])
+                           : (request.open_outputs[i] || !asked ? whole : asked);
+    p.outputs.push_back(asked && shard::same(*asked, *real) ? asked : std::move(real));
+  }
+  return p;
+}
+}  // namespace
 
 ExecutablePtr PjrtClient::compile(const CompileRequest& request) {
   static probe::Timer& timer = probe::timer("Compile");
@@ -182,19 +202,21 @@ ExecutablePtr PjrtClient::compile(const CompileRequest& request) {
   timer.record(
       std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start)
           .count());
+  std::optional<Partitioning> partitioning;
+  if (request.num_partitions > 1) partitioning = partitioning_of(program, request);
   return std::make_shared<PjrtExecutable>(client_, std::move(program), std::move(signature),
-                                          request.num_partitions > 1);
+                                          std::move(partitioning));
 }
 
 void PjrtClient::gather(const PjrtExecutable& program, std::span<const DataPtr> arguments,
                         int device, Buffers& to) const {
-  const std::vector<ir::Type>& parameters = program.signature().parameters;
+  std::span<const ir::Type> parameters = program.device_parameters();
   if (arguments.size() != parameters.size())
     fail(Code::kRuntime, cat("execute: the program takes ", parameters.size(), " arguments, got ",
                              arguments.size()));
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Data* data = arguments[i].get();
-    if (!data || !fits(program, parameters[i], data->type())) [[unlikely]]
+    if (!data || !(parameters[i] == data->type())) [[unlikely]]
       wrong_argument(i, parameters[i], data);
     if (data->device() != device) [[unlikely]]
       fail(Code::kRuntime, cat("execute: argument ", i, ": expected data on device ", device,
@@ -239,7 +261,7 @@ std::vector<DataPtr> PjrtClient::execute(const Executable& program,
 
 std::vector<std::vector<DataPtr>> PjrtClient::execute_replicated(
     const Executable& program, std::span<const std::vector<DataPtr>> arguments,
-    std::span<const int> devices) {
+    std::span<const int> devices, std::span<const uint8_t> donated) {
   static probe::Timer& timer = probe::timer("ExecuteReplicated");
   probe::Span span(timer);
   const PjrtExecutable& p = ours(program);
@@ -263,11 +285,15 @@ std::vector<std::vector<DataPtr>> PjrtClient::execute_replicated(
     argument_lists.push_back(buffers.data() + slot * num_parameters);
     output_lists.push_back(outputs.data() + slot * num_outputs);
   }
-  std::vector<int64_t> keep = keep_list(p.signature(), {});
+  check(donated.empty() || donated.size() == num_parameters, "donated has one entry an argument");
+  std::vector<int64_t> keep = keep_list(p.signature(), donated);
   {
     std::lock_guard lock(device_lock_);
     p.program().execute(argument_lists, num_parameters, output_lists, keep);
   }
+  for (const std::vector<DataPtr>& of_device : arguments)
+    for (size_t i = 0; i < donated.size(); ++i)
+      if (donated[i]) ours(*of_device[i]).given_away();
   std::vector<std::vector<DataPtr>> result(n);
   for (size_t slot = 0; slot < n; ++slot)
     result[caller[slot]] = wrap(p, {output_lists[slot], num_outputs}, p.devices()[slot]);

@@ -31,7 +31,7 @@ class PjrtClient final : public ComputationClient {
                                std::span<const uint8_t> donated, int device) override;
   std::vector<std::vector<DataPtr>> execute_replicated(
       const Executable& program, std::span<const std::vector<DataPtr>> arguments,
-      std::span<const int> devices) override;
+      std::span<const int> devices, std::span<const uint8_t> donated) override;
 
   DataPtr transfer_to_device(const HostBuffer& from, int device) override;
   void transfer_from_device(const Data& data, void* to, std::shared_ptr<void> owner) override;

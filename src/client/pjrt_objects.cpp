@@ -1,8 +1,11 @@
 #include "client/pjrt_objects.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "client/pjrt_types.h"
+#include "shard/registry.h"
 
 namespace tp::client {
 namespace {
@@ -71,39 +74,77 @@ void PjrtData::on_ready(std::function<void()> done) const {
   buffer_.ready_event().on_ready([done = std::move(done)](auto&&) { done(); });
 }
 
+std::string to_text(const std::optional<Partitioning>& p) {
+  if (!p) return "whole";
+  std::vector<std::string> words;
+  auto add = [&](const std::vector<shard::Ref>& all) {
+    words.push_back(cat(all.size()));
+    for (const shard::Ref& s : all) words.push_back(s ? shard::portable_text(*s) : "-");
+  };
+  add(p->parameters);
+  add(p->outputs);
+  return cat("partitioned;", join(words, ";"));
+}
+
+std::optional<Partitioning> parse_partitioning(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (size_t at = 0; at <= text.size();) {
+    size_t end = std::min(text.find(';', at), text.size());
+    words.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  if (words[0] != "partitioned") return std::nullopt;
+  Partitioning p;
+  size_t next = 1;
+  for (auto* to : {&p.parameters, &p.outputs}) {
+    size_t count = next < words.size() ? std::stoul(std::string(words[next++])) : 0;
+    for (; count > 0 && next < words.size(); --count, ++next)
+      to->push_back(words[next] == "-" ? nullptr : shard::parse_portable(words[next]));
+    if (count) fail(Code::kRuntime, "stored program: its shardings are cut off");
+  }
+  return p;
+}
+
+namespace {
+// Of each device. What is not known in detail is what the plugin says.
+std::vector<ir::Type> shard_types(std::vector<ir::Type> types, std::span<const shard::Ref> how) {
+  for (size_t i = 0; i < how.size(); ++i)
+    if (how[i]) types[i] = types[i].with(shard::shard_dims(*how[i], types[i].dims()));
+  return types;
+}
+}  // namespace
+
 PjrtExecutable::PjrtExecutable(std::shared_ptr<const pjrt::Client> client, pjrt::Executable program,
-                               Signature signature, bool partitioned)
+                               Signature signature, std::optional<Partitioning> partitioning)
     : client_(std::move(client)),
       program_(std::move(program)),
       signature_(std::move(signature)),
-      partitioned_(partitioned) {
+      device_parameters_(signature_.parameters),
+      partitioning_(std::move(partitioning)) {
   auto all = client_->devices();
   for (const pjrt::Device& d : program_.devices())
     for (size_t i = 0; i < all.size(); ++i)
       if (all[i].raw() == d.raw()) devices_.push_back(static_cast<int>(i));
+  if (partitioning_)
+    device_parameters_ = shard_types(std::move(device_parameters_), partitioning_->parameters);
   read_outputs();
 }
 
 void PjrtExecutable::read_outputs() {
+  std::vector<ir::Type> expected = signature_.results;
+  if (partitioning_) expected = shard_types(std::move(expected), partitioning_->outputs);
   auto found = program_.output_types();
   if (!found) {  // the plugin cannot say: trust the text
-    device_outputs_ = signature_.results;
+    device_outputs_ = std::move(expected);
     return;
   }
-  std::vector<std::string> has;
+  std::vector<std::string> has, wanted;
   for (const pjrt::OutputType& t : *found) {
     device_outputs_.push_back(ir::make_type(from_pjrt(t.element_type), t.dims));
     has.push_back(device_outputs_.back().text());
   }
-  auto same = [&](size_t i) {
-    return partitioned_ ? device_outputs_[i].dtype() == signature_.results[i].dtype()
-                        : device_outputs_[i] == signature_.results[i];
-  };
-  bool ok = device_outputs_.size() == signature_.results.size();
-  for (size_t i = 0; ok && i < device_outputs_.size(); ++i) ok = same(i);
-  if (ok) return;
-  std::vector<std::string> wanted;
-  for (ir::Type t : signature_.results) wanted.push_back(t.text());
+  if (device_outputs_ == expected || (partitioning_ && partitioning_->outputs.empty())) return;
+  for (ir::Type t : expected) wanted.push_back(t.text());
   fail(Code::kInternal, cat("program outputs: the plugin says (", join(has, ", "),
                             "), the module says (", join(wanted, ", "), ")"));
 }

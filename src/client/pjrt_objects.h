@@ -3,6 +3,8 @@
 #pragma once
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -39,31 +41,44 @@ class PjrtData final : public Data {
   mutable std::atomic<bool> donated_{false};
 };
 
+// How a partitioned program cuts its arguments (null: not at all) and results. Empty lists: as the
+// module's text says, which is not known in detail.
+struct Partitioning {
+  std::vector<shard::Ref> parameters, outputs;
+};
+// As a line of a stored program's header, and back.
+std::string to_text(const std::optional<Partitioning>& p);
+std::optional<Partitioning> parse_partitioning(std::string_view text);
+
 class PjrtExecutable final : public Executable {
  public:
   // Checks what the plugin says about the program against `signature` and throws kInternal where
   // they differ.
   PjrtExecutable(std::shared_ptr<const pjrt::Client> client, pjrt::Executable program,
-                 Signature signature, bool partitioned);
+                 Signature signature, std::optional<Partitioning> partitioning = std::nullopt);
   std::span<const ir::Type> output_types() const override { return signature_.results; }
+  std::span<const shard::Ref> output_shardings() const override {
+    return partitioning_ ? std::span<const shard::Ref>(partitioning_->outputs)
+                         : std::span<const shard::Ref>();
+  }
   const pjrt::Executable& program() const { return program_; }
   const pjrt::Client* client() const { return client_.get(); }
   const Signature& signature() const { return signature_; }
-  // Results as each device has them: shards where the program is partitioned.
+  // Arguments and results as each device has them: shards where the program is partitioned.
+  std::span<const ir::Type> device_parameters() const { return device_parameters_; }
   std::span<const ir::Type> device_outputs() const { return device_outputs_; }
   // Indices into the client's devices, in launch order.
   std::span<const int> devices() const { return devices_; }
-  // Arguments are shards: their dims are not those of the module's text.
-  bool partitioned() const { return partitioned_; }
+  const std::optional<Partitioning>& partitioning() const { return partitioning_; }
 
  private:
   void read_outputs();
   std::shared_ptr<const pjrt::Client> client_;
   pjrt::Executable program_;
   Signature signature_;
-  std::vector<ir::Type> device_outputs_;
+  std::vector<ir::Type> device_parameters_, device_outputs_;
   std::vector<int> devices_;
-  bool partitioned_;
+  std::optional<Partitioning> partitioning_;
 };
 
 }  // namespace tp::client

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "client/pjrt_client.h"
 #include "client/pjrt_types.h"
+#include "client/sharded_data.h"
 #include "probe/probe.h"
 
 namespace tp::client {
@@ -16,7 +17,7 @@ constexpr uintptr_t kAliasAlignment = 64;  // XLA copies silently what is aligne
 
 alignas(64) constexpr unsigned char kNoBytes[64] = {};  // what an empty tensor points to
 
-constexpr std::string_view kMagic = "torch_pjrt program 1\n";
+constexpr std::string_view kMagic = "torch_pjrt program 2\n";
 
 // A line of the header; the text moves on behind it.
 std::string_view take_line(std::string_view& text) {
@@ -49,6 +50,7 @@ DataPtr PjrtClient::transfer_to_device(const HostBuffer& from, int device) {
 }
 
 void PjrtClient::transfer_from_device(const Data& data, void* to, std::shared_ptr<void> owner) {
+  if (!data.parts().empty()) return gather_parts(*this, data, to);
   static probe::Timer& timer = probe::timer("TransferFromDevice");
   static probe::Counter& bytes = probe::counter("TransferFromDeviceBytes");
   probe::Span span(timer);
@@ -75,7 +77,7 @@ std::string PjrtClient::serialize(const Executable& program) {
   static probe::Timer& timer = probe::timer("Serialize");
   probe::Span span(timer);
   const PjrtExecutable& p = ours(program);
-  return cat(kMagic, environment_.hex(), "\n", p.partitioned() ? "partitioned" : "whole", "\n",
+  return cat(kMagic, environment_.hex(), "\n", to_text(p.partitioning()), "\n",
              to_text(p.signature()), "\n", p.program().serialize());
 }
 
@@ -88,14 +90,14 @@ ExecutablePtr PjrtClient::deserialize(std::string_view bytes, std::span<const ir
   if (take_line(bytes) != environment_.hex())
     fail(Code::kRuntime,
          "stored program: made in another environment (plugin, options or processor)");
-  bool partitioned = take_line(bytes) == "partitioned";
+  std::optional<Partitioning> partitioning = parse_partitioning(take_line(bytes));
   Signature signature = parse_signature(take_line(bytes));
   if (!std::equal(outputs.begin(), outputs.end(), signature.results.begin(),
                   signature.results.end()))
     fail(Code::kRuntime,
          cat("stored program: its results are not those asked for: ", to_text(signature)));
   return std::make_shared<PjrtExecutable>(client_, client_->deserialize(bytes),
-                                          std::move(signature), partitioned);
+                                          std::move(signature), std::move(partitioning));
 }
 
 }  // namespace tp::client

@@ -107,6 +107,14 @@ void say_changed(List& out, std::string kind, std::string_view what, const std::
           both ? cat(what, " went ", before, " -> ", after) : cat(what, " changed"));
 }
 
+// How often each sharding stands among the arguments.
+std::map<std::string, int> shardings_of(const Sketch& s) {
+  std::map<std::string, int> count;
+  for (const Sketch::Leaf& l : s.leaves)
+    if (l.sharding) ++count[*l.sharding];
+  return count;
+}
+
 void compare_ingredients(const Sketch& known, const Sketch& now, List& out) {
   auto differs = [&](Ingredient i) {
     return known.key.digests[static_cast<size_t>(i)] != now.key.digests[static_cast<size_t>(i)];
@@ -119,7 +127,9 @@ void compare_ingredients(const Sketch& known, const Sketch& now, List& out) {
   if (differs(Ingredient::kRevision))
     say_changed(out, "torch_pjrt revision", "torch_pjrt", known.ours, now.ours);
   if (differs(Ingredient::kDevice)) out.add("device", "it runs on another device");
-  if (differs(Ingredient::kSharding)) out.add("sharding", "the sharding mode changed");
+  // An argument that moved says so itself.
+  if (differs(Ingredient::kSharding) && shardings_of(known) == shardings_of(now))
+    out.add("sharding", "the sharding mode changed");
 }
 
 // --- leaves

@@ -1,5 +1,6 @@
 #include "exec/executor.h"
 
+#include <algorithm>
 #include <atomic>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "base/text.h"
 #include "exec/blame.h"
 #include "exec/module.h"
+#include "exec/partitioned.h"
 #include "probe/events.h"
 #include "probe/probe.h"
 
@@ -47,7 +49,9 @@ std::vector<DataPtr> Executor::arguments(const Plan& plan, Uploads& uploads) {
     if (use.node->role() == ir::Role::kData) {
       args[use.index] = std::static_pointer_cast<client::Data>(use.node->payload());
     } else {
-      args[use.index] = upload_once(client, *use.node, plan.device, uploads);
+      bool sharded = plan.placement.partitioned();
+      args[use.index] = upload_once(client, *use.node, plan.device, uploads,
+                                    sharded ? plan.placement.parameters[use.index] : nullptr);
     }
   }
   if (!numbers.integers.empty())
@@ -57,14 +61,35 @@ std::vector<DataPtr> Executor::arguments(const Plan& plan, Uploads& uploads) {
   return args;
 }
 
+std::vector<DataPtr> Executor::run_fitting(const Program& program, const Launch& launch) {
+  std::vector<DataPtr> args;
+  for (size_t i = 0; i < launch.arguments.size(); ++i)
+    args.push_back(fit(client_(), program, i, launch.arguments[i]));
+  return run_partitioned(client_(), program, args, launch.donated, launch.device);
+}
+
+// A part that somebody else holds is not given away, though nobody else holds the whole.
+void Executor::fit_all(const Program& program, std::vector<DataPtr>& args,
+                       std::vector<uint8_t>& donated, SyncResult& result) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    bool given = !donated.empty() && donated[i];
+    if (given && shares_parts(*args[i])) donated[i] = 0;
+    DataPtr fits = fit(client_(), program, i, args[i]);
+    if (fits != args[i] && !given) result.moved.emplace_back(args[i], fits);
+    args[i] = std::move(fits);
+  }
+}
+
 std::vector<DataPtr> Executor::run(const ProgramPtr& program, Launch launch) {
   std::vector<DataPtr> outputs;
   uint64_t id = program->key.total.hi;
   int64_t start = probe::now_ns();
   try {
     probe::Section section("torch_pjrt::execute");
-    outputs =
-        client_().execute(*program->executable, launch.arguments, launch.donated, launch.device);
+    outputs = program->placement.partitioned()
+                  ? run_fitting(*program, launch)
+                  : client_().execute(*program->executable, launch.arguments, launch.donated,
+                                      launch.device);
   } catch (const Error& e) {
     throw with_line(launch_error(e, launch.arguments),
                     blame_text({program->key.total, launch.where}, launch.roots));
@@ -99,17 +124,6 @@ std::vector<uint8_t> Executor::donations(const Plan& plan, const std::function<b
   return donated;
 }
 
-namespace {
-
-size_t count_arguments(const Plan& plan) {
-  const ir::Graph& g = plan.graph;
-  uint32_t integers = g.num_integers, reals = g.num_reals;
-  if (plan.general) integers += plan.general->inputs.integers, reals += plan.general->inputs.reals;
-  return g.num_buffers + (integers > 0) + (reals > 0);
-}
-
-}  // namespace
-
 void throw_host_failure(const Error& e, const Plan& plan) {
   auto hit = dependents(plan.graph.roots, e.raised_by());
   std::vector<size_t> roots;
@@ -119,12 +133,13 @@ void throw_host_failure(const Error& e, const Plan& plan) {
 }
 
 std::vector<DataPtr> Executor::start(const Prepared& prepared, const std::function<bool()>& take,
-                                     Uploads& uploads) {
+                                     SyncResult& result) {
   const Plan& plan = *prepared.plan;
   int64_t begin = probe::now_ns();
   // Before the arguments: then the leaf is the only owner of a buffer that may go.
   std::vector<uint8_t> donated = donations(plan, take, count_arguments(plan));
-  std::vector<DataPtr> args = arguments(plan, uploads);
+  std::vector<DataPtr> args = arguments(plan, result.uploads);
+  if (plan.placement.partitioned()) fit_all(*prepared.program, args, donated, result);
   probe::event(probe::Phase::kPrepare, begin, probe::now_ns(), plan.key.total.hi);
   try {
     return run(prepared.program, {args, donated, plan.device, plan.where, plan.graph.roots});
@@ -136,15 +151,23 @@ std::vector<DataPtr> Executor::start(const Prepared& prepared, const std::functi
 
 void Executor::throttle() { launches_.retire(static_cast<size_t>(flag_int(Flag::kInFlight))); }
 
+namespace {
+shard::Ref layout_of(const Plan& plan, const ir::Node& fill) {
+  auto it = plan.layouts.fills.find(&fill);
+  return it == plan.layouts.fills.end() ? nullptr : it->second;
+}
+}  // namespace
+
 SyncResult Executor::pass_leaves(const Plan& plan) {
   SyncResult result;
   result.outputs.resize(plan.output_of.size());
   for (size_t i = 0; i < plan.passed.size(); ++i) {
     if (!plan.passed[i]) continue;
     const ir::Node& n = *plan.passed[i].node;
-    result.outputs[i] = n.role() == ir::Role::kData
-                            ? std::static_pointer_cast<client::Data>(n.payload())
-                            : upload_once(client_(), n, plan.device, result.uploads);
+    result.outputs[i] =
+        n.role() == ir::Role::kData
+            ? std::static_pointer_cast<client::Data>(n.payload())
+            : upload_once(client_(), n, plan.device, result.uploads, layout_of(plan, n));
   }
   return result;
 }
@@ -155,9 +178,10 @@ SyncResult Executor::run_program(const Prepared& prepared, const std::function<b
   SyncResult result = pass_leaves(plan);
   if (!prepared.program) return result;
   RunsPtr runs = explainer_.runs_of(plan.key.total);
-  if (plan.output_of.size() == 1 && plan.donors.empty() && !plan.general && !plan.force_data)
+  if (plan.output_of.size() == 1 && plan.donors.empty() && !plan.general && !plan.force_data &&
+      !plan.placement.partitioned())
     one_ops_.learn(plan.graph, plan.device, prepared.program, runs);
-  std::vector<DataPtr> outputs = start(prepared, take, result.uploads);
+  std::vector<DataPtr> outputs = start(prepared, take, result);
   runs->fetch_add(1, std::memory_order_relaxed);
   if (probe::dial() >= 2)
     probe::say(2, cat("sync at ", plan.where, ": ", prepared.program->nodes, " ops, key ",

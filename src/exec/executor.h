@@ -57,6 +57,9 @@ struct Launch {
 struct SyncResult {
   std::vector<client::DataPtr> outputs;  // one a request root
   Uploads uploads;
+  // Arguments of one device that a program on a mesh needed on all of its devices, and where they
+  // are now: who holds the first may take the second in its place, so that it is done once.
+  std::vector<std::pair<client::DataPtr, client::DataPtr>> moved;
 };
 
 // A host op of the program raised while it was launched. The roots (of the request) that depend on
@@ -166,8 +169,12 @@ class Executor {
   // By argument; empty where nothing is given away.
   std::vector<uint8_t> donations(const Plan& plan, const std::function<bool()>& take,
                                  size_t num_arguments);
+  std::vector<client::DataPtr> run_fitting(const Program& program, const Launch& launch);
   std::vector<client::DataPtr> start(const Prepared& prepared, const std::function<bool()>& take,
-                                     Uploads& uploads);
+                                     SyncResult& result);
+  // The arguments as a program on a mesh wants them.
+  void fit_all(const Program& program, std::vector<client::DataPtr>& args,
+               std::vector<uint8_t>& donated, SyncResult& result);
 
   const ClientSource client_;
   const std::string torch_revision_, revision_;

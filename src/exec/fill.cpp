@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/error.h"
+#include "client/sharded_data.h"
 
 namespace tp::exec {
 namespace {
@@ -102,8 +103,10 @@ void repeat(unsigned char* bytes, size_t element, size_t total) {
 
 }  // namespace
 
-client::DataPtr upload_fill(client::ComputationClient& client, const ir::Node& n, int device) {
-  ir::Type type = n.types()[0];
+client::DataPtr upload_fill(client::ComputationClient& client, const ir::Node& n, int device,
+                            const shard::Ref& sharding) {
+  ir::Type whole = n.types()[0], type = whole;
+  if (sharding) type = whole.with(shard::shard_dims(*sharding, whole.dims()));
   size_t element = static_cast<size_t>(ir::dtype_size(type.dtype()));
   size_t total = static_cast<size_t>(type.bytes());
   constexpr size_t kAlign = 64;  // what CPU plugins want for zero copy
@@ -113,13 +116,17 @@ client::DataPtr upload_fill(client::ComputationClient& client, const ir::Node& n
   std::shared_ptr<void> owner(bytes, std::free);
   encode(n.scalar(), type.dtype(), bytes);
   repeat(bytes, element, total);
-  return client.transfer_to_device({bytes, type, owner}, device);
+  if (!sharding) return client.transfer_to_device({bytes, type, owner}, device);
+  std::vector<client::DataPtr> parts;  // all alike: each a copy, because it may be given away
+  for (int d : sharding->devices)
+    parts.push_back(client.transfer_to_device({bytes, type, nullptr}, d));
+  return std::make_shared<client::ShardedData>(whole, device, sharding, std::move(parts));
 }
 
 const client::DataPtr& upload_once(client::ComputationClient& client, const ir::Node& n, int device,
-                                   Uploads& done) {
+                                   Uploads& done, const shard::Ref& sharding) {
   client::DataPtr& up = done[&n];
-  if (!up) up = upload_fill(client, n, device);
+  if (!up) up = upload_fill(client, n, device, sharding);
   return up;
 }
 
@@ -155,6 +162,13 @@ Numbers64 numbers_of(const Plan& plan) {
   for (const ir::LeafUse& use : g.leaves)
     if (use.feed != ir::Feed::kBuffer) numbers.put(use.node->scalar(), use.feed, use.index);
   return numbers;
+}
+
+size_t count_arguments(const Plan& plan) {
+  const ir::Graph& g = plan.graph;
+  uint32_t integers = g.num_integers, reals = g.num_reals;
+  if (plan.general) integers += plan.general->inputs.integers, reals += plan.general->inputs.reals;
+  return g.num_buffers + (integers > 0) + (reals > 0);
 }
 
 namespace {

@@ -11,12 +11,16 @@
 namespace tp::exec {
 
 // `n` is a fill node. Values are cast as eager's `fill_` casts them. Any thread.
-client::DataPtr upload_fill(client::ComputationClient& client, const ir::Node& n, int device);
+// `sharding`: null where it goes to its one device.
+client::DataPtr upload_fill(client::ComputationClient& client, const ir::Node& n, int device,
+                            const shard::Ref& sharding = nullptr);
 // Fills that went up as buffers.
 using Uploads = std::unordered_map<const ir::Node*, client::DataPtr>;
 // The same once a node.
 const client::DataPtr& upload_once(client::ComputationClient& client, const ir::Node& n, int device,
-                                   Uploads& done);
+                                   Uploads& done, const shard::Ref& sharding = nullptr);
+// By argument: buffers and the packed numbers.
+size_t count_arguments(const Plan& plan);
 
 // A program's run-time numbers: its packed s64 and f64 parameters.
 struct Numbers64 {

@@ -59,8 +59,18 @@ void OneOps::put_arguments(client::ComputationClient& client, Entry& e, const ir
   }
 }
 
+namespace {
+bool reads_sharded(const ir::Node& n) {
+  return n.sharding() || std::ranges::any_of(n.operands(), [](const ir::Value& v) {
+           auto* data = static_cast<const client::Data*>(v.node->payload().get());
+           return data && data->sharding();
+         });
+}
+}  // namespace
+
 OneOps::Found OneOps::find(client::ComputationClient& client, const ir::Value& root, int device) {
   constexpr uint32_t kLongWay = 1024;
+  if (shard::any() && reads_sharded(*root.node)) return {};
   std::lock_guard lock(mu_);
   auto* hit = entries_.get(key_of(root, device));
   if (!hit || !fits(**hit, *root.node)) return {};

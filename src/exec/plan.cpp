@@ -103,7 +103,7 @@ Key key_of(const Plan& p, const KeyContext& context) {
                    .parameter_sequence = p.graph.sequence,
                    .donated = as_words(p.donors),
                    .device = p.device,
-                   .sharding = {}});
+                   .sharding = p.placement.text});
 }
 
 void finish(Plan& p, const KeyContext& context) {
@@ -159,7 +159,11 @@ std::vector<Donor> renumber(const std::vector<Donor>& donors, const ir::Graph& f
 }  // namespace
 
 std::vector<uint64_t> signature_of(const Plan& plan) {
-  return plan.general ? plan.general->signature : ir::signature(plan.graph);
+  std::vector<uint64_t> s = plan.general ? plan.general->signature : ir::signature(plan.graph);
+  if (!plan.placement.partitioned()) return s;
+  Hash128 h = hash_text(plan.placement.text);
+  s.insert(s.end(), {h.lo, h.hi});
+  return s;
 }
 
 void number_slots(const Plan& plan) { number_slots(plan.graph); }
@@ -181,6 +185,8 @@ PlanPtr make_plan(PlanRequest request, std::vector<Value> replaced, const KeyCon
   p->straight = request.straight;
   p->where = std::move(request.where);
   p->donors = find_donors(request, *p);
+  p->layouts = std::move(request.layouts);
+  p->placement = place(p->graph, p->output_of, p->layouts, p->donors);
   finish(*p, context);
   return p;
 }
@@ -189,8 +195,8 @@ PlanPtr make_general_plan(const PlanPtr& plan, Families& families, const KeyCont
   Numbers numbers = split_numbers(plan->graph);
   if (numbers.values.empty()) return nullptr;
   auto p = std::make_shared<Plan>();
-  std::vector<int> place;
-  std::vector<Value> roots = by_structure(*plan, place);
+  std::vector<int> at;  // of the plan's roots
+  std::vector<Value> roots = by_structure(*plan, at);
   std::unordered_map<const ir::Node*, bool> uploaded;
   for (const ir::LeafUse& use : plan->graph.leaves)
     uploaded[use.node] = use.feed == ir::Feed::kBuffer;
@@ -203,15 +209,17 @@ PlanPtr make_general_plan(const PlanPtr& plan, Families& families, const KeyCont
     return nullptr;
   }
   p->general = make_general(p->graph, std::move(numbers), varies);
-  for (int at : plan->output_of)
-    p->output_of.push_back(at < 0 ? at : place[static_cast<size_t>(at)]);
+  for (int was : plan->output_of)
+    p->output_of.push_back(was < 0 ? was : at[static_cast<size_t>(was)]);
   p->passed = plan->passed;
   p->device = plan->device;
   p->force_data = plan->force_data;
   p->straight = plan->straight;
   p->where = plan->where;
   p->base = plan;
-  p->donors = renumber(plan->donors, plan->graph, p->graph, place);
+  p->donors = renumber(plan->donors, plan->graph, p->graph, at);
+  p->layouts = plan->layouts;
+  p->placement = place(p->graph, p->output_of, p->layouts, p->donors);
   finish(*p, context);
   return p;
 }

@@ -15,6 +15,7 @@
 #include "exec/donation.h"
 #include "exec/key.h"
 #include "exec/numbers.h"
+#include "exec/placement.h"
 #include "ir/graph.h"
 
 namespace tp::exec {
@@ -32,6 +33,7 @@ struct PlanRequest {
   std::function<bool(const void*)> kept;  // has a live tensor, not among the roots, this buffer?
   std::vector<ir::NodePtr> held;          // leaves that the caller lets go of with this request
   bool straight = false;                  // always a program, never interpreted (exec/tiers.h)
+  Layouts layouts;                        // of tensors that are sharded
 };
 
 // What keys hold besides the graph.
@@ -56,6 +58,8 @@ struct Plan {
   std::string where;
   std::shared_ptr<const Plan> base;  // of a general program's plan: the one that it was made from
   bool straight = false;             // PlanRequest's
+  Layouts layouts;                   // the request's
+  Placement placement;               // of a program that runs on a mesh
 
   // Request root i.
   const ir::Value& root(size_t i) const {

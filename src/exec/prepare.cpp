@@ -44,6 +44,8 @@ struct Executor::Job {
   size_t nodes = 0;
   std::string module;
   std::vector<ir::Type> outputs;
+  Placement placement;
+  size_t num_parameters = 0;
   int device = 0;
   std::string where, blame;
   Sketch sketch;
@@ -57,17 +59,19 @@ std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan) {
   probe::Section section("torch_pjrt::lower");
   int64_t start = probe::now_ns();
   const ir::Graph& graph = plan.graph;
-  auto job =
-      std::make_shared<Job>(Job{.client = client,
-                                .key = plan.key,
-                                .signature = signature_of(plan),
-                                .nodes = graph.num_nodes(),
-                                .module = module_text(plan, client),
-                                .outputs = {},
-                                .device = plan.device,
-                                .where = plan.where,
-                                .blame = blame_text({plan.key.total, plan.where}, graph.roots),
-                                .sketch = make_sketch(graph, plan.key, plan.where, plan.donors)});
+  auto job = std::make_shared<Job>(Job{
+      .client = client,
+      .key = plan.key,
+      .signature = signature_of(plan),
+      .nodes = graph.num_nodes(),
+      .module = module_text(plan, client),
+      .outputs = {},
+      .placement = plan.placement,
+      .num_parameters = count_arguments(plan),
+      .device = plan.device,
+      .where = plan.where,
+      .blame = blame_text({plan.key.total, plan.where}, graph.roots),
+      .sketch = make_sketch(graph, plan.key, plan.where, plan.donors, plan.placement.parameters)});
   for (const ir::Value& r : graph.roots) job->outputs.push_back(r.type());
   auto record = std::make_shared<GraphRecord>();
   *record = {job->nodes, ir::dump_text(graph, ir::Lines::kYes), job->module, ir::dump_dot(graph),
@@ -139,16 +143,20 @@ ProgramPtr Executor::compile(const Job& job) {
   int64_t start = probe::now_ns();
   program->executable = disk_.load(job.client, stored);
   program->from_disk = program->executable != nullptr;
-  if (!program->from_disk)
+  if (!program->from_disk) {
+    client::CompileRequest request{
+        .module = job.module, .outputs = job.outputs, .device = job.device};
+    add_to(job.placement, job.num_parameters, request);
     program->executable = compile_module(
-        job.client, {.module = job.module, .outputs = job.outputs, .device = job.device},
-        cat(what, unsynced_text(rounds_of(job.sketch))), job.blame);
+        job.client, request, cat(what, unsynced_text(rounds_of(job.sketch))), job.blame);
+  }
   int64_t end = probe::now_ns();
   probe::event(probe::Phase::kCompile, start, end, job.key.total.hi);
   program->compile_seconds = static_cast<double>(end - start) * 1e-9;
   if (!program->from_disk)
     disk_.store(job.client, stored, *program->executable, program->compile_seconds);
   program->key = job.key;
+  program->placement = job.placement;
   program->signature = job.signature;
   program->nodes = job.nodes;
   if (probe::dial() >= 3) probe::say(3, cat("graph\n", record(job.key.total.hex()).text));

@@ -20,6 +20,7 @@
 #include "base/mappings.h"
 #include "client/computation_client.h"
 #include "exec/key.h"
+#include "exec/placement.h"
 
 namespace tp::exec {
 
@@ -33,6 +34,7 @@ struct Program {
   bool from_disk = false;
   // A hit was compared, and no collision of its key was met. Written under the cache's lock.
   mutable bool believed = false, collides = false;
+  Placement placement;  // of one that runs on a mesh
 };
 using ProgramPtr = std::shared_ptr<const Program>;
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "exec/partitioned.h"
 
 namespace tp::exec {
 
@@ -25,6 +26,9 @@ Replay::Replay(Executor& executor, PlanPtr asked, const LeafRoles& roles) : exec
     else if (auto it = roles.offsets.find(use.node); it != roles.offsets.end())
       offsets_.emplace_back(use.index, it->second);
   }
+  if (program_ && plan.placement.partitioned())
+    for (size_t i = 0; i < buffers_.size(); ++i)
+      if (DataPtr& held = buffers_[i].held) held = fit(executor.client(), *program_, i, held);
   for (size_t i = 0; i < plan.output_of.size(); ++i) {
     Result& r = results_.emplace_back();
     r.output = plan.output_of[i];
@@ -80,6 +84,7 @@ std::vector<DataPtr> Replay::run(const Call& call) const {
     std::vector<uint8_t> donated;
     for (auto [slot, argument] : donor_slots_) {
       if (call.may_donate.empty() || !call.may_donate[argument]) continue;
+      if (shares_parts(*call.arguments[argument])) continue;
       donated.resize(args.size());
       donated[slot] = 1;
     }

@@ -39,7 +39,7 @@ std::map<Line, size_t> lines_of(const Sketch& s) {
 }  // namespace
 
 Sketch make_sketch(const ir::Graph& g, const Key& key, std::string site,
-                   std::span<const Donor> donors) {
+                   std::span<const Donor> donors, std::span<const shard::Ref> shardings) {
   Sketch s;
   s.key = key;
   s.site = std::move(site);
@@ -50,6 +50,9 @@ Sketch make_sketch(const ir::Graph& g, const Key& key, std::string site,
     l.donated = l.feed == ir::Feed::kBuffer &&
                 std::any_of(donors.begin(), donors.end(),
                             [&](const Donor& d) { return d.parameter == l.index; });
+  for (Sketch::Leaf& l : s.leaves)
+    if (l.feed == ir::Feed::kBuffer && l.index < shardings.size())
+      if (const shard::Ref& r = shardings[l.index]) l.sharding = {r, &r->text};
   for (const ir::Value& r : g.roots)
     s.roots.push_back({r.node->kind().name, r.type(), r.node->location()});
   std::sort(s.labels.begin(), s.labels.end());

@@ -10,6 +10,7 @@
 #include "exec/donation.h"
 #include "exec/key.h"
 #include "ir/graph.h"
+#include "shard/sharding.h"
 
 namespace tp::exec {
 
@@ -47,9 +48,10 @@ struct Sketch {
   std::string environment, torch, ours;
 };
 
-// `donors`: parameters that are given up to the program.
+// `donors`: parameters that are given up to the program; `shardings`: of parameters, null where
+// they are whole.
 Sketch make_sketch(const ir::Graph& g, const Key& key, std::string site,
-                   std::span<const Donor> donors = {});
+                   std::span<const Donor> donors = {}, std::span<const shard::Ref> shardings = {});
 
 // How unlike two graphs are; 0 for equal ops and leaf types. Linear in their sizes.
 size_t distance(const Sketch& a, const Sketch& b);

@@ -330,16 +330,20 @@ V Builder::iota(Type t, int64_t dim) {
 // --- finish --------------------------------------------------------------------------------------
 
 std::string Builder::finish(std::string_view module_name, std::span<const V> results,
-                            std::span<const std::string> param_attrs) {
-  std::string s = cat("module @", quoted(module_name), " {\n  func.func public @main(");
+                            std::span<const std::string> param_attrs,
+                            std::span<const std::string> result_attrs, std::string_view top) {
+  std::string s = cat("module @", quoted(module_name), " {\n", top, "  func.func public @main(");
   s.reserve(s.size() + body_.size() + 64 * (params_.size() + results.size() + 4));
   for (size_t i = 0; i < params_.size(); ++i) {
     s += cat(i ? ", %" : "%", params_[i].id, ": ", params_[i].type.mlir());
     if (i < param_attrs.size() && !param_attrs[i].empty()) s += cat(" {", param_attrs[i], "}");
   }
-  s += ") -> ";
-  append_types(s, results, mlir_of);
-  s += " {\n";
+  s += ") -> (";
+  for (size_t i = 0; i < results.size(); ++i) {
+    s += cat(i ? ", " : "", results[i].type.mlir());
+    if (i < result_attrs.size() && !result_attrs[i].empty()) s += cat(" {", result_attrs[i], "}");
+  }
+  s += ") {\n";
   s += body_;
   s += "    \"func.return\"(";
   append_ids(s, results);

@@ -190,9 +190,10 @@ class Builder {
   // a file is given; an empty name: none.
   void set_location(std::string_view name, std::string_view file = {}, int line = 0);
   // The whole module with `@main`. `param_attrs[i]`, where given, stands behind parameter i's type
-  // in braces.
+  // in braces, `result_attrs[i]` behind result i's; `top` stands in front of the function.
   std::string finish(std::string_view module_name, std::span<const V> results,
-                     std::span<const std::string> param_attrs = {});
+                     std::span<const std::string> param_attrs = {},
+                     std::span<const std::string> result_attrs = {}, std::string_view top = {});
   int statements() const { return statements_; }
 
  private:

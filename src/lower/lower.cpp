@@ -54,7 +54,10 @@ class Walk {
     std::vector<std::string> attrs;
     for (int output : options_.overwrites)
       attrs.push_back(output < 0 ? "" : cat("tf.aliasing_output = ", output, " : i32"));
-    m.text = b_.finish(name, results, attrs);
+    if (options_.sharded)
+      m.text = finish_sharded(name, results, std::move(attrs));
+    else
+      m.text = b_.finish(name, results, attrs);
     m.statements = b_.statements();
     return m;
   }
@@ -67,6 +70,40 @@ class Walk {
     if (const Inputs* in = options_.inputs) integers += in->integers, reals += in->reals;
     if (integers) integers_ = b_.parameter(ir::make_type(DType::kS64, {&integers, 1}));
     if (reals) reals_ = b_.parameter(ir::make_type(DType::kF64, {&reals, 1}));
+  }
+
+  // Every parameter says how it is cut: a bare one would be cut as propagation likes.
+  std::string finish_sharded(std::string_view name, std::span<const V> results,
+                             std::vector<std::string> attrs) {
+    const Sharded& s = *options_.sharded;
+    attrs.resize(g_.num_buffers + (integers_ ? 1 : 0) + (reals_ ? 1 : 0));
+    for (size_t i = 0; i < attrs.size(); ++i) {
+      const shard::Sharding* how = i < s.parameters.size() ? s.parameters[i].get() : nullptr;
+      size_t rank = 1;  // of the packed numbers
+      for (const ir::LeafUse& leaf : g_.leaves)
+        if (leaf.feed == ir::Feed::kBuffer && leaf.index == i)
+          rank = static_cast<size_t>(leaf.node->types()[0].rank());
+      attrs[i] += cat(attrs[i].empty() ? "" : ", ", s.spelling.attribute(how, rank));
+    }
+    std::vector<std::string> of_results;
+    for (size_t i = 0; i < results.size(); ++i)
+      of_results.push_back(s.outputs[i].open
+                               ? ""
+                               : s.spelling.attribute(s.outputs[i].sharding.get(),
+                                                      static_cast<size_t>(results[i].rank())));
+    return b_.finish(name, results, attrs, of_results, s.spelling.top());
+  }
+
+  // A node's sharding constrains its results.
+  V constrained(V v, const ir::Node& n) {
+    if (!options_.sharded || !v) return v;
+    const shard::Spelling& spelling = options_.sharded->spelling;
+    shard::Ref s = shard::find(*n.sharding());
+    std::string text = spelling.value(s.get(), static_cast<size_t>(v.rank()));
+    if (spelling.form() == shard::Form::kShardy)
+      return b_.op("sdy.sharding_constraint", {v}, v.type, cat("sharding = ", text));
+    return b_.op("stablehlo.custom_call", {v}, v.type,
+                 cat("call_target_name = \"Sharding\", mhlo.sharding = ", text));
   }
 
   V element(V packed, int64_t i) { return b_.reshape(b_.slice_dim(packed, 0, i, i + 1), {}); }
@@ -112,6 +149,8 @@ class Walk {
     std::vector<V> in;
     for (const ir::Value& v : n.operands()) in.push_back(at(v));
     lower_node(b_, n, in, inputs_of(n), outputs_[n.slot]);
+    if (n.sharding())
+      for (V& v : outputs_[n.slot]) v = constrained(v, n);
   }
 
   const ir::Graph& g_;

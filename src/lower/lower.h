@@ -7,6 +7,7 @@
 
 #include "hlo/builder.h"
 #include "ir/graph.h"
+#include "shard/spelling.h"
 
 namespace tp::lower {
 
@@ -24,11 +25,23 @@ struct Inputs {
   uint32_t integers = 0, reals = 0;  // how many are added to each
 };
 
+// Of a program that runs on a mesh.
+struct Sharded {
+  const shard::Spelling& spelling;
+  std::span<const shard::Ref> parameters;  // by buffer; null: replicated
+  struct Output {
+    bool open;  // wherever propagation puts it
+    shard::Ref sharding;
+  };
+  std::vector<Output> outputs;
+};
+
 struct Options {
   Capabilities target;
   // By buffer parameter: the output that may take its memory; -1 or absent: none.
   std::span<const int> overwrites = {};
   const Inputs* inputs = nullptr;
+  const Sharded* sharded = nullptr;
 };
 
 // The graph says what each leaf becomes (ir/graph.h). `target` picks between forms of equal value

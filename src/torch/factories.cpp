@@ -22,6 +22,7 @@
 #include "torch/kernels.h"
 #include "torch/recorder.h"
 #include "torch/runtime.h"
+#include "torch/spmd.h"
 #include "torch/storage.h"
 #include "torch/tensor.h"
 
@@ -98,8 +99,11 @@ Tensor empty_like(const Tensor& t, std::optional<at::ScalarType> dtype,
   TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided,
               "device xla has dense tensors only, not layout ", *layout);
   at::TensorOptions options(dtype.value_or(t.scalar_type()));
-  return at::empty_strided(t.sizes(), strides_like(t, format.value_or(at::MemoryFormat::Preserve)),
-                           options.device(device.value_or(t.device())));
+  Tensor out =
+      at::empty_strided(t.sizes(), strides_like(t, format.value_or(at::MemoryFormat::Preserve)),
+                        options.device(device.value_or(t.device())));
+  inherit_layout(out, t);
+  return out;
 }
 
 void copy_value(const Tensor& dst, Value v) {

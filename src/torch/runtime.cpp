@@ -58,6 +58,9 @@ struct Collected {
   std::vector<ir::NodePtr> held;     // those, until they go into `request`
   // For donation (exec::InPlace), of a full sync.
   std::vector<const void*> previous, kept;
+  // Where results go, by root, and initial values; empty where nothing was ever sharded.
+  std::vector<exec::Pin> pins;
+  std::vector<std::pair<const ir::Node*, shard::Ref>> fills;
   bool took = false;  // the pending values are out of their tensors
 };
 
@@ -71,6 +74,9 @@ void reserve(Collected& c, size_t room) {
   c.held.reserve(room);
   c.previous.reserve(room);
   c.kept.reserve(room);
+  if (!shard::any()) return;
+  c.pins.reserve(room);
+  c.fills.reserve(room);
 }
 
 Collected collect(int device, uint64_t only, Scope scope) {
@@ -85,6 +91,8 @@ Collected collect(int device, uint64_t only, Scope scope) {
     if (scope == Scope::kFull && a.data) c.kept.push_back(a.data.get());
     if (a.initial) {
       previous = a.initial.get();
+      if (a.placed && a.layout && c.fills.size() < c.fills.capacity())
+        c.fills.emplace_back(a.initial.get(), a.layout);
       c.initial_of.push_back(a.id);
       c.held.push_back(std::move(a.initial));
       a.initial = ir::NodePtr();
@@ -93,6 +101,7 @@ Collected collect(int device, uint64_t only, Scope scope) {
     c.roots.push_back(a.value);
     c.marks.push_back({a.value.node.get(), a.value.index});
     c.ids.push_back(a.id);
+    if (c.pins.size() < c.pins.capacity()) c.pins.push_back({a.placed, a.layout});
     if (scope == Scope::kFull) c.previous.push_back(previous);
   });
   for (const ir::NodePtr& initial : c.held) c.initial_values.insert(initial.get());
@@ -136,6 +145,7 @@ exec::PlanRequest request_of(Collected& c, int device, bool force_data) {
   r.roots = std::move(c.roots);
   r.held = std::move(c.held);
   r.uploaded = [&c](const ir::Node& n) { return c.initial_values.contains(&n); };
+  r.layouts = {std::move(c.pins), {c.fills.begin(), c.fills.end()}};
   r.device = device;
   r.force_data = force_data;
   r.where = user_frame();
@@ -174,6 +184,23 @@ void mark_raised(const Collected& c, const exec::HostFailure& f) {
   });
 }
 
+// Tensors over a buffer of one device that a program needed on a mesh have it there from now on.
+void adopt_moved(const exec::SyncResult& result) {
+  if (result.moved.empty()) return;
+  Dropped old(room_for_aliases());
+  size_t room = room_for_aliases();
+  for_each_alias([&](Alias& a) {
+    for (const auto& [was, now] : result.moved)
+      if (a.data == was && room > 0) {
+        --room;
+        old.value(a);
+        old.gathers(a);
+        a.data = now;  // `was` is kept by `result`: nothing is freed here
+        break;
+      }
+  });
+}
+
 // `only`: the one alias to compute; 0 for all. `synced`: told what ran.
 bool sync_device(int device, bool force_data, uint64_t only = 0, Synced* synced = nullptr) {
   Collected c = collect(device, only, force_data ? Scope::kFull : Scope::kRead);
@@ -186,6 +213,7 @@ bool sync_device(int device, bool force_data, uint64_t only = 0, Synced* synced 
     c.plan = executor().plan(std::move(c.request));
     exec::SyncResult result = executor().sync(c.plan, [&c] { return take(c); });
     settle(c, result);
+    adopt_moved(result);
     if (synced) *synced = {c.plan, std::move(c.ids)};
   } catch (const exec::HostFailure& f) {
     restore(c);

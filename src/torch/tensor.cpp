@@ -11,6 +11,7 @@
 #include "base/interrupt.h"
 #include "base/text.h"
 #include "client/registry.h"
+#include "client/sharded_data.h"
 #include "ops/core/row.h"
 #include "torch/errors.h"
 #include "torch/frames.h"
@@ -96,8 +97,24 @@ Value node_of(Alias& a, const client::DataPtr& data) {
   return a.data == data ? a.value : Value();
 }
 
+// The bytes where the alias's last buffer was.
+client::DataPtr send_placed(Alias& a, const at::Tensor& host) {
+  shard::Ref layout;
+  {
+    std::lock_guard lock(state_lock());
+    if (a.placed) layout = a.layout;
+  }
+  int device = device_index(a.device);
+  if (!layout) return send(host, a.type, device);
+  auto owner = std::make_shared<at::Tensor>(host);
+  const void* bytes = host.const_data_ptr();
+  GilRelease no_gil;
+  client::check_not_forked();
+  return client::upload_parts(client::client(), {bytes, a.type, std::move(owner)}, layout, device);
+}
+
 void upload(Alias& a, at::Tensor host) {
-  client::DataPtr data = send(host, a.type, device_index(a.device));
+  client::DataPtr data = send_placed(a, host);
   constexpr size_t kMost = 4 << 20;
   bool indices = at::isIntegralType(host.scalar_type(), false) && host.nbytes() <= kMost;
   std::lock_guard lock(state_lock());
@@ -149,7 +166,11 @@ struct Old {
 Old replace_locked(Alias& a, Value v) {
   Old old{std::move(a.value),    std::move(a.data),    std::move(a.host),
           std::move(a.uploaded), std::move(a.gathers), ir::NodePtr()};
-  if (old.data) a.previous = old.data.get();
+  if (old.data) {
+    a.previous = old.data.get();
+    a.layout = old.data->sharding();
+    a.placed = true;
+  }
   a.value = std::move(v);
   a.data = nullptr;
   a.taken = false;
@@ -488,9 +509,11 @@ void replace_root(Alias& a, Value v) {
     old_initial = std::move(a.initial);
     a.initial = v.node;
   }
+  bool other = !(a.type == v.type());
   a.type = v.type();
   a.strides.swap(old_strides);
   old = replace_locked(a, std::move(v));
+  if (other) a.placed = false;
 }
 
 void write_fill(Impl& t, const ir::Scalar& s) {
@@ -572,6 +595,15 @@ void give_back_data(Alias& a, client::DataPtr data) {
   std::lock_guard lock(state_lock());
   if (!std::exchange(a.taken, false)) return;
   a.data = std::move(data);
+}
+
+void constrain_view(const Impl& t, Value v) {
+  ViewArgs args = view_args(t, false);
+  Alias& a = *t.alias();
+  Hash128 key = hash_bytes(args.attrs.words().data(), args.attrs.words().size_bytes());
+  std::lock_guard lock(state_lock());
+  for (auto& [k, value] : a.gathers)
+    if (k == key) std::swap(value, v);
 }
 
 void upload_host(Alias& a) { root_value(a); }

@@ -87,6 +87,12 @@ class Alias final : public c10::StorageImpl {
  private:
   void leave_arena();
   bool in_arena_ = true;
+
+ public:
+  // Where the buffer was that a pending value or host bytes took the place of (`placed`: there was
+  // one, or it is known where it is to be): they go there too. Null: to one device, or to all.
+  bool placed = false;
+  shard::Ref layout;
 };
 using AliasPtr = c10::intrusive_ptr<Alias>;
 
@@ -218,6 +224,8 @@ client::DataPtr take_data(Alias& a, const client::DataPtr& buffer);
 void give_back_data(Alias& a, client::DataPtr data);
 // The bytes of a dense CPU tensor as a buffer that may go on using them: nobody may change them.
 client::DataPtr send(const at::Tensor& host, ir::Type type, int device);
+// Makes `v` what the window of the alias's present value reads as: a constraint of that value.
+void constrain_view(const Impl& t, ir::Value v);
 // Uploads an alias in state host.
 void upload_host(Alias& a);
 // The leaf that stands for the buffer of an alias in state device.

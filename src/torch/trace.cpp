@@ -10,6 +10,7 @@
 #include "torch/kernels.h"
 #include "torch/random.h"
 #include "torch/runtime.h"
+#include "torch/spmd.h"
 
 namespace tp::torch_room {
 
@@ -35,6 +36,11 @@ c10::Device device_of(const std::vector<at::Tensor>& arguments) {
   return {c10::kXLA, static_cast<c10::DeviceIndex>(current_device())};
 }
 
+// Where the argument's buffer is: the program is compiled for that.
+shard::Ref sharding_of_argument(const at::Tensor& t) {
+  return shard::any() && impl_or_null(t) ? layout_like(impl_of(t)) : nullptr;
+}
+
 ArgumentSpec spec_of(const at::Tensor& t) {
   return {ir::make_type(to_dtype(t.scalar_type()), span_of(t.sizes())), Dims(dims_of(t.strides())),
           t.device().is_cpu()};
@@ -42,8 +48,8 @@ ArgumentSpec spec_of(const at::Tensor& t) {
 
 }  // namespace
 
-ir::NodePtr stand_in_leaf(ir::Type type, int device) {
-  return ir::Node::make_data(type, std::make_shared<Placeholder>(type, device));
+ir::NodePtr stand_in_leaf(ir::Type type, int device, shard::Ref sharding) {
+  return ir::Node::make_data(type, std::make_shared<Placeholder>(type, device, std::move(sharding)));
 }
 
 Trace::Trace(const std::vector<at::Tensor>& arguments, std::string name)
@@ -59,7 +65,8 @@ Trace::Trace(const std::vector<at::Tensor>& arguments, std::string name)
   t_trace = this;
   for (size_t i = 0; i < arguments.size(); ++i) {
     ir::Type type = specs_[i].type;
-    ir::NodePtr leaf = stand_in_leaf(type, device_index(device_));
+    ir::NodePtr leaf =
+        stand_in_leaf(type, device_index(device_), sharding_of_argument(arguments[i]));
     roles_.arguments[leaf.get()] = static_cast<uint32_t>(i);
     stand_ins_.push_back(
         make_tensor({leaf, 0}, dense_strides(*arguments[i].unsafeGetTensorImpl()), device_));
@@ -159,6 +166,8 @@ std::shared_ptr<Compiled> Trace::finish(const std::vector<at::Tensor>& outputs) 
     recipe.updates.emplace_back(i, request.roots.size());
     request.roots.push_back(a.value);
     request.previous.push_back(exec::identity(*leaves_[i]));
+    auto& stand_in = static_cast<const client::Data&>(*leaves_[i]->payload());
+    request.layouts.pins.push_back({true, stand_in.sharding()});
     recipe.layouts.push_back(nullptr);
     groups.push_back(&a);
   }

@@ -44,7 +44,7 @@ extern constinit thread_local Tracing* t_trace;
 inline bool tracing() { return t_trace != nullptr; }
 
 // A leaf that stands for an argument: an identity of that type, and no bytes.
-ir::NodePtr stand_in_leaf(ir::Type type, int device);
+ir::NodePtr stand_in_leaf(ir::Type type, int device, shard::Ref sharding = nullptr);
 
 // What a call checks its arguments against.
 struct ArgumentSpec {

@@ -279,12 +279,13 @@ TEST_F(ClientTest, ReplicatedExecuteRunsEveryDeviceInTheCallersOrder) {
       client().compile({.module = module, .outputs = std::span(&kF32, 1), .num_replicas = 2});
   std::vector<std::vector<DataPtr>> arguments{{upload({1, 1, 1, 1}, 1)},
                                               {upload({10, 10, 10, 10}, 0)}};
-  auto out = client().execute_replicated(*program, arguments, std::vector{1, 0});
+  auto out = client().execute_replicated(*program, arguments, std::vector{1, 0}, {});
   EXPECT_EQ(read(out[0][0])[0], 12);
   EXPECT_EQ(read(out[1][0])[0], 21);
   EXPECT_EQ(out[0][0]->device(), 1);
-  EXPECT_NE(words_of([&] { client().execute_replicated(*program, arguments, std::vector{1, 1}); }),
-            "");
+  EXPECT_NE(
+      words_of([&] { client().execute_replicated(*program, arguments, std::vector{1, 1}, {}); }),
+      "");
 }
 
 TEST_F(ClientTest, PartitionedProgramTakesAndGivesShards) {
@@ -295,13 +296,27 @@ TEST_F(ClientTest, PartitionedProgramTakesAndGivesShards) {
     %0 = "stablehlo.add"(%arg0, %arg0) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
     "func.return"(%0) : (tensor<8xf32>) -> ()
   })";
-  auto program = client().compile(
-      {.module = module, .outputs = std::span(&whole, 1), .num_partitions = 2, .spmd = true});
+  shard::Ref halves = shard::make_sharding({{0, 1}, {{"x", 2}}}, {{"x"}});
+  auto program = client().compile({.module = module,
+                                   .outputs = std::span(&whole, 1),
+                                   .num_partitions = 2,
+                                   .spmd = true,
+                                   .devices = {0, 1},
+                                   .open_outputs = {false},
+                                   .parameter_shardings = {halves},
+                                   .output_shardings = {halves}});
   std::vector<std::vector<DataPtr>> arguments{{upload({1, 2, 3, 4}, 0)}, {upload({5, 6, 7, 8}, 1)}};
-  auto out = client().execute_replicated(*program, arguments, std::vector{0, 1});
+  auto out = client().execute_replicated(*program, arguments, std::vector{0, 1}, {});
   EXPECT_EQ(out[1][0]->type(), kF32);
   EXPECT_EQ(read(out[1][0]), (std::vector<float>{10, 12, 14, 16}));
   EXPECT_EQ(program->output_types()[0], whole);
+  ASSERT_EQ(program->output_shardings().size(), 1u);
+  EXPECT_EQ(program->output_shardings()[0]->text, "{devices=[2]<=[2]}");
+  arguments[1][0] = upload({1, 2, 3, 4, 5, 6}, 1);
+  EXPECT_NE(words_of([&] {
+              client().execute_replicated(*program, arguments, std::vector{0, 1}, {});
+            }).find("argument 0: expected f32[4], got f32[6]"),
+            std::string::npos);
 }
 
 TEST_F(ClientTest, ManyParametersTravelAsOneTuple) {

@@ -133,10 +133,10 @@ class FakeClient final : public client::ComputationClient {
   }
   std::vector<std::vector<client::DataPtr>> execute_replicated(
       const client::Executable& program, std::span<const std::vector<client::DataPtr>> arguments,
-      std::span<const int> devices) override {
+      std::span<const int> devices, std::span<const uint8_t> donated) override {
     std::vector<std::vector<client::DataPtr>> out;
     for (size_t i = 0; i < devices.size(); ++i)
-      out.push_back(execute(program, arguments[i], {}, devices[i]));
+      out.push_back(execute(program, arguments[i], donated, devices[i]));
     return out;
   }
   client::DataPtr transfer_to_device(const client::HostBuffer& from, int device) override {

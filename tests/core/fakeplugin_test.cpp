@@ -163,7 +163,7 @@ TEST_F(FakePluginTest, ReplicatedExecuteUsesAllDevices) {
     auto x = client->transfer_to_device({v.data(), kType, nullptr}, d);
     arguments.push_back({x, x});
   }
-  auto out = client->execute_replicated(*program, arguments, std::vector{0, 1});
+  auto out = client->execute_replicated(*program, arguments, std::vector{0, 1}, {});
   ASSERT_EQ(out.size(), 2u);
   EXPECT_EQ(out[1][0]->device(), 1);
   EXPECT_FALSE(arguments[1][1]->deleted());

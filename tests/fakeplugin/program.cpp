@@ -73,6 +73,36 @@ std::vector<std::string_view> split(std::string_view text, size_t& end) {
   return out;
 }
 
+// The words between quotes: the axes of `{"x", "y"}`.
+std::vector<std::string> quoted_words(std::string_view s) {
+  std::vector<std::string> out;
+  for (size_t at = s.find('"'); at != s.npos; at = s.find('"', at)) {
+    size_t end = std::min(s.find('"', at + 1), s.size());
+    out.emplace_back(s.substr(at + 1, end - at - 1));
+    at = std::min(end + 1, s.size());
+  }
+  return out;
+}
+
+// Cuts `t` as the Shardy attribute behind it says: `sdy.sharding = #sdy.sharding<@mesh, [{"x"}]>`,
+// where the module has `sdy.mesh @mesh = <["x"=2]>`.
+void cut(std::string_view module, std::string_view piece, TensorType& t) {
+  size_t at = piece.find("#sdy.sharding<@");
+  if (at == piece.npos) return;
+  piece.remove_prefix(at + 15);
+  std::string mesh = "sdy.mesh @" + std::string(piece.substr(0, piece.find(','))) + " = <[";
+  std::string_view axes = module.substr(module.find(mesh) + mesh.size());
+  axes = axes.substr(0, axes.find(']'));
+  piece.remove_prefix(piece.find('['));
+  for (int64_t& d : t.dims) {
+    size_t open = piece.find('{'), close = piece.find('}');
+    if (open == piece.npos || close == piece.npos) return;
+    for (const std::string& name : quoted_words(piece.substr(open, close - open)))
+      d /= std::strtoll(axes.data() + axes.find('"' + name + '"') + name.size() + 3, nullptr, 10);
+    piece.remove_prefix(close + 1);
+  }
+}
+
 // The protobuf wire: gives the value of the first field `number`: its bytes, or its varint as text
 // position.
 struct Wire {
@@ -143,6 +173,7 @@ std::string parse_module(std::string_view text, Program& out) {
   size_t end = 0;
   for (std::string_view piece : split(rest, end)) {
     if (!parse_tensor(piece, out.parameters.emplace_back())) return "unreadable parameter";
+    cut(text, piece, out.parameters.back());
     out.donatable.push_back(piece.find("tf.aliasing_output") != piece.npos ||
                             piece.find("jax.buffer_donor") != piece.npos);
   }
@@ -154,8 +185,10 @@ std::string parse_module(std::string_view text, Program& out) {
   if (!rest.starts_with("("))
     return parse_tensor(rest, out.results.emplace_back()) ? "" : "unreadable result";
   rest.remove_prefix(1);
-  for (std::string_view piece : split(rest, end))
+  for (std::string_view piece : split(rest, end)) {
     if (!parse_tensor(piece, out.results.emplace_back())) return "unreadable result";
+    cut(text, piece, out.results.back());
+  }
   return {};
 }
 

@@ -122,7 +122,8 @@ PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* a) {
   }
   for (size_t slot = 0; slot < a->num_devices; ++slot) {
     auto work = std::make_shared<Work>();
-    auto fault = event ? event : poisoned(*a, slot);
+    auto own = next("event" + std::to_string(slot));
+    auto fault = event ? event : own ? own : poisoned(*a, slot);
     donate(*a, slot);
     for (size_t i = 0; i < a->executable->program->results.size(); ++i) {
       auto b = std::make_unique<PJRT_Buffer>();

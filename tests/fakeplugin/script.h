@@ -3,11 +3,11 @@
 // words. Thread-safe.
 //
 // Kinds: client, compile, execute, upload, download, serialize, deserialize; event (the n-th
-// execute succeeds, its outputs fail when awaited); late (the n-th execute fails and has consumed
-// its donors all the same); slow:n=MS (the n-th execute's outputs are ready MS milliseconds later);
-// slow_download:n=MS; and every entry of the C API by its own name (PJRT_Buffer_ReadyEvent). HANG
-// MS instead of a code: the call goes well, but only after MS milliseconds or once another script
-// is set.
+// execute succeeds, its outputs fail when awaited); event3 (the same, of device 3 alone); late (the
+// n-th execute fails and has consumed its donors all the same); slow:n=MS (the n-th execute's
+// outputs are ready MS milliseconds later); slow_download:n=MS; and every entry of the C API by its
+// own name (PJRT_Buffer_ReadyEvent). HANG MS instead of a code: the call goes well, but only after
+// MS milliseconds or once another script is set.
 #pragma once
 #include <pjrt_c_api.h>
 

@@ -70,6 +70,10 @@ void expand_lower(Lowering& l, std::vector<V>& out) {
   out.push_back(l.builder().broadcast_to(l.in("self"), l.out().dims()));
 }
 
+// The value itself: the node's sharding says where it is to be (ir/node.h).
+void same_type(const Args& a, std::vector<Type>& out) { out.push_back(a.type("self")); }
+void same_lower(Lowering& l, std::vector<V>& out) { out.push_back(l.in("self")); }
+
 void resize_type(const Args& a, std::vector<Type>& out) {
   out.push_back(a.type("self").with(IntList{a.i("numel")}));
 }
@@ -105,6 +109,10 @@ Family view() {
        .lower = cast_lower,
        .layout = Layout::kCopyOfFirst},
       {.name = "torch_pjrt::expand", .type = expand_type, .lower = expand_lower},
+      {.name = "torch_pjrt::sharding",
+       .type = same_type,
+       .lower = same_lower,
+       .layout = Layout::kCopyOfFirst},
       {.name = "torch_pjrt::resize", .type = resize_type, .lower = resize_lower},
   };
   return kRows;

@@ -1,0 +1,240 @@
+#include "torch/spmd.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "client/registry.h"
+#include "client/sharded_data.h"
+#include "ops/core/row.h"
+#include "probe/probe.h"
+#include "torch/errors.h"
+#include "torch/frames.h"
+#include "torch/runtime.h"
+
+namespace tp::torch_room {
+
+using client::DataPtr;
+using ir::Value;
+
+namespace {
+
+Value constraint(Value v, const shard::Ref& sharding) {
+  static const ir::OpKind& kKind = ops::kind_of(*ops::find_row("torch_pjrt::sharding"));
+  ir::Type type = v.type();
+  ir::AttrsBuilder attrs;
+  attrs.operand(ir::symbol("self"), 0);
+  ir::NodePtr made = ir::Node::make(kKind, std::span(&v, 1), std::span(&type, 1), attrs.words(),
+                                    ir::ShardingPtr(sharding, &sharding->text));
+  made->set_location(here());
+  return {std::move(made), 0};
+}
+
+void check_devices(const shard::Sharding& s) {
+  size_t have = client::client().devices().size();
+  for (int d : s.devices)
+    if (d < 0 || static_cast<size_t>(d) >= have)
+      fail(Code::kValue,
+           cat("mark_sharding: the mesh has device ", d, ", the client ", have,
+               have == 1 ? " device" : " devices"),
+           "TORCH_PJRT_CPU_DEVICES=8 gives the CPU client 8");
+}
+
+// A mesh of one device is no mesh: the tensor is on it, or has to be made there.
+bool is_alone(const shard::Sharding& s, int device) {
+  if (s.devices.size() > 1) return false;
+  if (s.devices[0] == device) return true;
+  fail(Code::kValue,
+       cat("mark_sharding: the mesh is device ", s.devices[0],
+           " alone, the tensor is on xla:", device),
+       cat("x.to('xla:", s.devices[0], "')"));
+}
+
+// Bytes that are on devices, elsewhere.
+DataPtr moved(const DataPtr& data, const shard::Ref& to, int device) {
+  GilRelease no_gil;
+  client::check_not_forked();
+  if (!data->sharding())
+    return to->replicated() ? client::spread(client::client(), data, to)
+                            : client::cut(client::client(), data, to);
+  static probe::Counter& moves = probe::counter("Reshard");
+  moves.add();
+  exec::PlanRequest request;
+  request.roots = {constraint({ir::Node::make_data(data->type(), data), 0}, to)};
+  request.uploaded = [](const ir::Node&) { return false; };
+  request.layouts.pins = {{true, to}};
+  request.device = device;
+  request.where = "mark_sharding";
+  return executor().sync(executor().plan(std::move(request))).outputs[0];
+}
+
+struct State {
+  DataPtr data;
+  at::Tensor host;
+  Value value;
+  bool taken, initial;
+};
+State state_of_alias(Alias& a) {
+  std::lock_guard lock(state_lock());
+  return {a.data, a.host, a.value, a.taken,
+          static_cast<bool>(a.initial) && a.value.node == a.initial};
+}
+
+// False where the alias has another state by now.
+bool put_data(Alias& a, const State& was, DataPtr data) {
+  Dropped old(1);
+  at::Tensor host;
+  std::lock_guard lock(state_lock());
+  if (a.data != was.data || (was.host.defined() && !a.host.is_same(was.host))) return false;
+  old.value(a);
+  old.gathers(a);
+  a.data.swap(data);
+  std::swap(host, a.host);
+  return true;
+}
+
+bool constrain_pending(Alias& a, const State& was, const shard::Ref& sharding) {
+  Value made;
+  if (!was.initial) made = constraint(was.value, sharding);
+  shard::Ref layout = sharding;
+  Dropped old(1);
+  std::lock_guard lock(state_lock());
+  if (!(a.value == was.value) || a.data) return false;
+  if (was.initial) {  // a value not made yet starts where it is to be
+    a.layout.swap(layout);
+    a.placed = true;
+    return true;
+  }
+  old.value(a);
+  old.gathers(a);
+  a.value = std::move(made);
+  return true;
+}
+
+bool mark_root(Alias& a, const shard::Ref& sharding) {
+  State s = state_of_alias(a);
+  if (s.taken) {
+    wait_while_taken();
+    return false;
+  }
+  int device = device_index(a.device);
+  if (s.data) {
+    const shard::Ref& has = s.data->sharding();
+    if (has && shard::same(*has, *sharding)) return true;
+    return put_data(a, s, moved(s.data, sharding, device));
+  }
+  if (s.host.defined()) {
+    auto owner = std::make_shared<at::Tensor>(s.host);
+    const void* bytes = s.host.const_data_ptr();
+    GilRelease no_gil;
+    client::check_not_forked();
+    return put_data(a, s,
+                    client::upload_parts(client::client(), {bytes, a.type, std::move(owner)},
+                                         sharding, device));
+  }
+  return constrain_pending(a, s, sharding);
+}
+
+}  // namespace
+
+void mark_sharding(const at::Tensor& t, const shard::Ref& sharding) {
+  guarded(
+      [&] {
+        Impl& impl = impl_of(t);
+        shard::check_fits(*sharding, span_of(t.sizes()), "mark_sharding");
+        {
+          GilRelease no_gil;
+          client::check_not_forked();
+          check_devices(*sharding);
+        }
+        if (is_alone(*sharding, device_index(t.device()))) return;
+        if (!impl.whole()) {
+          constrain_view(impl, constraint(value_of(impl), sharding));
+          return;
+        }
+        while (!mark_root(*impl.alias(), sharding)) {
+        }
+      },
+      [] { return std::string("mark_sharding"); });
+}
+
+at::Tensor constrained(const at::Tensor& t, const shard::Ref& sharding) {
+  return guarded(
+      [&] {
+        shard::check_fits(*sharding, span_of(t.sizes()), "mark_sharding_with_gradients");
+        return make_tensor(constraint(resolved_value(t), sharding), {}, t.device());
+      },
+      [] { return std::string("mark_sharding_with_gradients"); });
+}
+
+Whereabouts sharding_of(const at::Tensor& t) {
+  Impl& impl = impl_of(t);
+  if (!impl.whole()) {
+    if (!shard::any()) return {};
+    const ir::ShardingPtr& s = value_of(impl).node->sharding();
+    return {s ? shard::find(*s) : nullptr, false};
+  }
+  State s = state_of_alias(*impl.alias());
+  if (s.data) return {s.data->sharding(), true};
+  return {layout_like(impl), false};
+}
+
+std::vector<Shard> local_shards(const at::Tensor& t) {
+  return guarded(
+      [&] {
+        Impl& impl = impl_of(t);
+        if (!impl.whole())
+          fail(Code::kValue, "local_shards: the tensor is a view of a larger one",
+               "give it a copy: x.clone()");
+        DataPtr data = computed(*impl.alias());
+        auto host = [](const DataPtr& part) {
+          at::Tensor to = at::empty(ref_of(part->type().dims()),
+                                    at::TensorOptions(to_scalar_type(part->type().dtype())));
+          GilRelease no_gil;
+          client::client().transfer_from_device(*part, to.mutable_data_ptr(),
+                                                std::make_shared<at::Tensor>(to));
+          return to;
+        };
+        std::vector<Shard> out;
+        if (!data->sharding()) {
+          shard::Box whole{{}, Dims(data->type().dims())};
+          whole.start.resize(whole.size.size());
+          out.push_back({data->device(), std::move(whole), 0, host(data)});
+          return out;
+        }
+        const shard::Sharding& s = *data->sharding();
+        for (size_t p = 0; p < s.devices.size(); ++p) {
+          auto at = std::find(s.tiles.order.begin(), s.tiles.order.end(), static_cast<int>(p));
+          out.push_back({s.devices[p], shard::box_of(s, data->type().dims(), p),
+                         static_cast<size_t>(at - s.tiles.order.begin()) % s.tiles.replicas,
+                         host(data->parts()[p])});
+        }
+        return out;
+      },
+      [] { return std::string("local_shards"); });
+}
+
+shard::Ref layout_like(const Impl& t) {
+  if (!t.whole() || !shard::any()) return nullptr;
+  Alias& a = *t.alias();
+  State s = state_of_alias(a);
+  if (s.data) return s.data->sharding();
+  if (s.value && s.value.node->sharding()) return shard::find(*s.value.node->sharding());
+  std::lock_guard lock(state_lock());
+  return a.placed ? a.layout : nullptr;
+}
+
+void inherit_layout(const at::Tensor& fresh, const at::Tensor& like) {
+  if (!shard::any()) return;
+  Impl *to = impl_or_null(fresh), *from = impl_or_null(like);
+  if (!to || !from || !to->whole() || fresh.sizes() != like.sizes()) return;
+  shard::Ref layout = layout_like(*from);
+  if (!layout) return;
+  std::lock_guard lock(state_lock());
+  to->alias()->layout.swap(layout);
+  to->alias()->placed = true;
+}
+
+}  // namespace tp::torch_room
