@@ -206,6 +206,7 @@ set(TP_CORE_TESTS
     tests/core/pjrt_test.cpp
     tests/core/pool_ops_test.cpp
     tests/core/program_cache_test.cpp
+    tests/core/region_test.cpp
     tests/core/registry_test.cpp
     tests/core/sketch_test.cpp
     tests/core/small_vector_test.cpp

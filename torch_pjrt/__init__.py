@@ -24,8 +24,8 @@ from ._eager import eager_mode  # noqa: E402
 from ._explain import explain, no_cuts  # noqa: E402
 from ._log import install as _install_log  # noqa: E402
 from ._patches import install as _install  # noqa: E402
-from ._scope import ModuleScopes as _ModuleScopes  # noqa: E402
 from ._scan_layers import scan_layers  # noqa: E402
+from ._scope import ModuleScopes as _ModuleScopes  # noqa: E402
 from ._scope import scope  # noqa: E402
 from ._step import compile  # noqa: E402
 

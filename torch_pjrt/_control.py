@@ -18,6 +18,7 @@ __all__ = ["Recorded", "branch", "scan", "while_loop"]
 Tensors = Sequence[torch.Tensor]
 # Of a body: tensors in, tensors out.
 Body = Callable[..., Tensors]
+Around = Callable[..., contextlib.AbstractContextManager[Any]]
 
 
 @contextlib.contextmanager
@@ -121,25 +122,31 @@ def scan(
     *,
     length: int,
     reverse: bool = False,
+    around: Around | None = None,
 ) -> list[torch.Tensor]:
     """`carried, *outs = body(*carried, *slices, *invariants)` for each slice of `scanned`.
 
     Slices are of dim 0, which has `length` >= 1 elements, in order or in `reverse`. Gives what is
-    carried behind the last round, and of each further result a stack along dim 0. Differentiable
-    once, by all three kinds of tensors; what the body captures has no gradient.
+    carried behind the last round, and of each further result a stack along dim 0. Differentiable by
+    all three kinds of tensors, twice at the price of the plain loop. What the body captures may not
+    require a gradient. `around(*slices, *invariants)` is a context for the backward pass of a
+    round, in case that it calls the body's functions again (checkpoints).
     """
     spec = _Spec(name, body, (len(carried), len(scanned), len(invariants)), length, reverse)
+    spec.around = around
     tensors = (*carried, *scanned, *invariants)
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return list(_Scan.apply(spec, *tensors))
-    with torch.no_grad():
-        recorded = Recorded(name, spec.slices(tensors), body)
+        return list(_Scan.apply(spec, *tensors))  # type: ignore[no-untyped-call]
+    recorded = Recorded(name, spec.slices(tensors), body)
     recorded.refuse_writes(name, len(tensors))
+    _check_captured(name, recorded.results, ())
     return spec.loop(recorded.finish(), tensors)
 
 
 class _Spec:
     """What a scan is, but for its tensors."""
+
+    around: Around | None = None
 
     def __init__(
         self, name: str, body: Body, counts: tuple[int, int, int], length: int, reverse: bool
@@ -155,6 +162,17 @@ class _Spec:
         """What the body's stand-ins are like."""
         carried, scanned, invariants = self.parts(tensors)
         return [*carried, *(t.detach()[0] for t in scanned), *invariants]
+
+    def plain_loop(self, tensors: Tensors) -> list[torch.Tensor]:
+        carried, scanned, invariants = self.parts(tensors)
+        stacks: list[Tensors] = []
+        rounds = range(self.length)
+        for i in reversed(rounds) if self.reverse else rounds:
+            out = list(self.body(*carried, *(t[i] for t in scanned), *invariants))
+            carried = out[: len(carried)]
+            stacks.append(out[len(carried) :])
+        stacks = stacks[::-1] if self.reverse else stacks
+        return [*carried, *(torch.stack(list(s)) for s in zip(*stacks, strict=True))]
 
     def loop(self, body: Any, tensors: Tensors) -> list[torch.Tensor]:
         return _C.record_loop(None, body, *self.parts(tensors), self.length, self.reverse)
@@ -185,7 +203,7 @@ class _Saved:
         self.outer.append(t)
         return "outer", len(self.outer) - 1, None
 
-    def unpack(self, packed: Any) -> torch.Tensor:
+    def unpack(self, packed: tuple[str, int, Any]) -> torch.Tensor:
         kind, number, shape = packed
         if kind == "outer":
             return self.now_outer[number]
@@ -202,8 +220,8 @@ def _floating(t: torch.Tensor) -> bool:
 class _Scan(torch.autograd.Function):
     """The body's own graph of autograd is what the backward loop's body runs.
 
-    What that graph saved is stacked by the forward loop (a value of the body) or is there already (a
-    slice of what is scanned, an invariant, a value from outside).
+    What that graph saved is stacked by the forward loop (a value of the body) or is there already
+    (a slice of what is scanned, an invariant, a value from outside).
     """
 
     @staticmethod
@@ -230,9 +248,10 @@ class _Scan(torch.autograd.Function):
         return tuple(outs[:count])
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[misc]
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        return (None, *_Backward(ctx, grads).run())
+        backward = _Backward(ctx, grads)
+        # With create_graph=True the gradients themselves are differentiable.
+        return (None, *(backward.unrolled() if torch.is_grad_enabled() else backward.run()))
 
 
 class _RecordedForward(Recorded):
@@ -277,16 +296,16 @@ def _check_captured(name: str, results: Tensors, stand_ins: Tensors) -> None:
     stack = [t.grad_fn for t in results if t.grad_fn is not None]
     while stack:
         node = stack.pop()
-        if node is None or node in seen:
+        if node in seen:
             continue
         seen.add(node)
-        variable = getattr(node, "variable", None)
+        variable = getattr(node, "variable", None)  # of a leaf
         if variable is not None and id(variable) not in own:
             raise RuntimeError(
                 f"{name}: its body uses a tensor {tuple(variable.shape)} that requires a gradient "
                 "and is not among its arguments\n  try: pass it to the loop, or detach it"
             )
-        stack.extend(n for n, _ in node.next_functions)
+        stack.extend(n for n, _ in node.next_functions if n is not None)
 
 
 class _Backward:
@@ -317,6 +336,8 @@ class _Backward:
         """Gradients of the scan's tensors, None where none is asked for."""
         a, b, _ = self.spec.counts
         used = self.saved.stand_ins
+        if self.spec.around:
+            used = {*used, *range(a, len(self.tensors))}
         self.slices = [i for i in sorted(used) if a <= i < a + b]
         self.whole = [i for i in sorted(used) if i >= a + b]
         carried = [self._incoming(i) for i in self.of_carried]
@@ -328,13 +349,41 @@ class _Backward:
         name = f"the backward of {self.spec.name}"
         spec = _Spec(name, self._body, counts, self.spec.length, not self.spec.reverse)
         tensors = [*carried, *scanned, *(self.tensors[i] for i in self.whole)]
-        with torch.no_grad():
-            recorded = Recorded(name, self._like(spec, tensors), self._body)
-        outs = spec.loop(recorded.finish(), tensors)
+        recorded = Recorded(name, self._like(spec, tensors), self._body)
+        body = recorded.finish()
+        if body.uses(self.forward.body) or body.draws:
+            what = "draws random numbers" if body.draws else "uses values that were not saved"
+            raise RuntimeError(
+                f"{name} {what}, as a checkpoint inside its body does\n"
+                "  try: torch.utils.checkpoint around the loop"
+            )
+        outs = spec.loop(body, tensors)
         gradients: list[torch.Tensor | None] = [None] * len(self.tensors)
         places = (*self.of_carried, *self.of_invariants, *self.of_scanned)
         for i, out in zip(places, outs, strict=True):
             gradients[i] = out
+        return gradients
+
+    def unrolled(self) -> list[torch.Tensor | None]:
+        """The same by the plain loop, which can be differentiated again."""
+        spec = self.spec
+        if self.forward.body.draws:
+            raise RuntimeError(
+                f"{spec.name} draws random numbers: it cannot be differentiated twice"
+            )
+        outs = spec.plain_loop(self.tensors)
+        wanted = [i for i in self.needed if self.tensors[i].requires_grad]
+        used = [i for i in self.outputs if outs[i].requires_grad]
+        found = torch.autograd.grad(
+            [outs[i] for i in used],
+            [self.tensors[i] for i in wanted],
+            [self.grads[i] for i in used],
+            create_graph=True,
+            allow_unused=True,
+        )
+        gradients: list[torch.Tensor | None] = [None] * len(self.tensors)
+        for i, g in zip(wanted, found, strict=True):
+            gradients[i] = g
         return gradients
 
     def _incoming(self, i: int) -> torch.Tensor:
@@ -364,9 +413,14 @@ class _Backward:
         now |= {i: next(given) for i in self.forward.carried}
         now |= {i: next(given) for i in self.whole}
         values |= dict(zip(self.forward.hoisted, self.hoisted, strict=True))
+        for i, t in now.items():  # as they were: a checkpoint compares what it saves
+            t.requires_grad_(self.forward.wanted[i])
         saved = self.saved
         saved.now_values, saved.now_stand_ins, saved.now_outer = values, now, self.outer
-        grads = self._grads({i: g for i, g in (into | outs).items() if i in self.outputs})
+        of = {i: g for i, g in (into | outs).items() if i in self.outputs}
+        own = [now[i] for i in range(self.spec.counts[0], len(self.tensors)) if i in now]
+        with self.spec.around(*own) if self.spec.around else contextlib.nullcontext():
+            grads = self._grads(of)
         by = dict(zip(self.needed, grads, strict=True))
         saved.now_values, saved.now_stand_ins, saved.now_outer = {}, {}, ()
         added = [s + by[i] for s, i in zip(sums, self.of_invariants, strict=True)]

@@ -22,7 +22,14 @@ def install() -> None:
     after_import("torch._prims.rng_prims", _save_generator)
     after_import("torch._dynamo.backends.registry", _register)
     after_import("torch._dynamo.backends.torchxla", _replace_openxla)
+    after_import("torch._dynamo.trace_rules", _skip_recorders)
     _default_backend()
+
+
+def _skip_recorders(trace_rules: Any) -> None:
+    """What records the bodies of loops is not for dynamo to compile."""
+    for name in ("_control", "_higher_order", "_recurrent"):
+        trace_rules.add(f"{__package__}.{name}")
 
 
 def _openxla(*args: Any, **kwargs: Any) -> Any:

@@ -52,7 +52,8 @@ class _Results:
     """Results of a body of which some are no tensors: those are the same each time."""
 
     def __init__(self, f: Callable[..., Any]) -> None:
-        self.f, self.spec, self.others = f, None, {}  # type: ignore[var-annotated]
+        self.f, self.spec = f, pytree.tree_flatten(())[1]
+        self.others: dict[int, Any] = {}
 
     def __call__(self, *args: Any) -> list[torch.Tensor]:
         flat, self.spec = pytree.tree_flatten(self.f(*args))
@@ -63,13 +64,13 @@ class _Results:
         flat: list[Any] = list(tensors)
         for i, x in self.others.items():
             flat.insert(i, x)
-        return pytree.tree_unflatten(flat, self.spec)  # type: ignore[arg-type]
+        return pytree.tree_unflatten(flat, self.spec)
 
 
 def _with_constants(
     f: Callable[..., Any], args: Sequence[Any]
 ) -> tuple[Callable[..., Any], list[torch.Tensor]]:
-    """f as a function of those of `args` that are tensors, and those."""
+    """F as a function of those of `args` that are tensors, and those."""
     tensors = [x for x in args if isinstance(x, torch.Tensor)]
     if len(tensors) == len(args):
         return f, tensors
@@ -90,7 +91,10 @@ def _install_cond(module: Any) -> None:
         if not isinstance(pred, torch.Tensor) or not _real(pred, *tensors):
             return dense(pred, true_fn, false_fn, operands)
         on_true, on_false = (_Results(_with_constants(f, operands)[0]) for f in (true_fn, false_fn))
-        return on_true.restored(branch("torch.cond", pred, on_true, on_false, tensors))
+        out = branch("torch.cond", pred, on_true, on_false, tensors)
+        if on_true.others != on_false.others:  # the predicate chooses between Python numbers
+            return dense(pred, true_fn, false_fn, operands)
+        return on_true.restored(out)
 
     op.py_impl(_XLA)(cond)
     op._dispatch_cache.clear()
@@ -176,7 +180,7 @@ def _install_scan(module: Any) -> None:
     dense, autograd = op.py_kernels[_DENSE], op.py_kernels[torch._C.DispatchKey.Autograd]
 
     def run(combine_fn: Any, init: Any, xs: Any, more: Any) -> Any:
-        results = _Results(lambda *a: _flat(_with_constants_at_end(combine_fn, more))(*a))
+        results = _Results(_flat(_with_constants_at_end(combine_fn, more)))
         tensors = [x for x in more if isinstance(x, torch.Tensor)]
         outs = scan("torch.scan", results, init, xs, tensors, length=xs[0].shape[0])
         return tuple(results.restored(outs))
@@ -197,7 +201,7 @@ def _install_scan(module: Any) -> None:
 
 
 def _with_constants_at_end(f: Callable[..., Any], more: Sequence[Any]) -> Callable[..., Any]:
-    """f as a function of tensors, where some of its last arguments are none."""
+    """F as a function of tensors, where some of its last arguments are none."""
     kept = sum(isinstance(x, torch.Tensor) for x in more)
     if kept == len(more):
         return f

@@ -11,7 +11,18 @@ from typing import Any
 
 import torch
 
-from . import _C, _device_module, _dynamo, _frameworks, _higher_order, _load, _nested, _optim, _recurrent, _storage
+from . import (
+    _C,
+    _device_module,
+    _dynamo,
+    _frameworks,
+    _higher_order,
+    _load,
+    _nested,
+    _optim,
+    _recurrent,
+    _storage,
+)
 
 __all__ = ["install"]
 

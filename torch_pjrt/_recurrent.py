@@ -18,15 +18,11 @@ __all__ = ["install"]
 Tensor = torch.Tensor
 # (projected input, state, weights of the state) -> state; its first element is the output.
 Step = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor]], list[Tensor]]
-_library: Any = None  # keeps the registrations
-
-
-def _weights(given: Sequence[Tensor], biases: bool) -> tuple[Tensor, Tensor | None]:
-    return given[0], given[1] if biases else None
+_kept: list[Any] = []  # the registrations, as long as the process
 
 
 def _linear(x: Tensor, weights: Sequence[Tensor], biases: bool) -> Tensor:
-    return F.linear(x, *_weights(weights, biases))
+    return F.linear(x, weights[0], weights[1] if biases else None)
 
 
 def _lstm(biases: bool) -> Step:
@@ -66,11 +62,13 @@ def _rnn(f: Callable[[Tensor], Tensor]) -> Callable[[bool], Step]:
 class _Net:
     """One call: its cell, and what all layers share."""
 
+    on: Tensor | None = None  # [steps, batch, 1]: has the sequence this step?
+
     def __init__(self, name: str, cell: Callable[[bool], Step], biases: bool) -> None:
         self.name, self.step, self.biases = name, cell(biases), biases
 
     def direction(
-        self, x: Tensor, state: list[Tensor], weights: Sequence[Tensor], on: Tensor | None, back: bool
+        self, x: Tensor, state: list[Tensor], weights: list[Tensor], back: bool
     ) -> list[Tensor]:
         """The state behind the last step, and the outputs. `x`: [steps, batch, features]."""
         projected = _linear(x, weights[0:1] + weights[2:3], self.biases)
@@ -82,17 +80,15 @@ class _Net:
         def body(*given: Tensor) -> list[Tensor]:
             before, now = given[:count], given[count]
             after = self.step(now, before, given[len(given) - len(own) :])
-            if on is not None:
+            if self.on is not None:
                 here = given[count + 1]
                 after = [torch.where(here, a, b) for a, b in zip(after, before, strict=True)]
-            return [*after, after[0].clone()]
+            return [*after, after[0]]
 
-        scanned = [projected] if on is None else [projected, on]
+        scanned = [projected] if self.on is None else [projected, self.on]
         return scan(self.name, body, state, scanned, own, length=x.shape[0], reverse=back)
 
-    def _as_it_goes_on(
-        self, x: Tensor, state: list[Tensor], own: Sequence[Tensor]
-    ) -> list[Tensor]:
+    def _as_it_goes_on(self, x: Tensor, state: list[Tensor], own: Sequence[Tensor]) -> list[Tensor]:
         """The state in the dtypes of the next one: autocast may narrow it."""
         if not torch.is_autocast_enabled("xla"):
             return state
@@ -104,8 +100,7 @@ class _Net:
         self,
         x: Tensor,
         states: Sequence[Tensor],
-        weights: Sequence[Tensor],
-        on: Tensor | None,
+        weights: list[Tensor],
         directions: int,
         dropout: Callable[[Tensor], Tensor],
     ) -> tuple[Tensor, list[Tensor]]:
@@ -118,7 +113,7 @@ class _Net:
             for d in range(directions):
                 at = layer * directions + d
                 mine = weights[at * each : (at + 1) * each]
-                *state, out = self.direction(x, [s[at] for s in states], mine, on, d == 1)
+                *state, out = self.direction(x, [s[at] for s in states], mine, d == 1)
                 outs.append(out)
                 for kept, s in zip(last, state, strict=True):
                     kept.append(s)
@@ -145,34 +140,35 @@ def _fits(x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor]) -> boo
     return sizes and (len(dtypes) == 1 or torch.is_autocast_enabled("xla"))
 
 
-def _dropout(p: float, train: bool) -> Callable[[Tensor], Tensor]:
-    return (lambda x: torch.dropout(x, p, True)) if train and p else (lambda x: x)
+class _Options:
+    """The arguments behind the weights, as all four nets have them."""
+
+    def __init__(self, biases: bool, layers: int, dropout: float, train: bool, *more: bool) -> None:
+        self.biases, self.layers, self.p, self.train = biases, layers, dropout, train
+        self.directions = 2 if more[0] else 1
+        self.batch_first = more[1:] == (True,)
+
+    def fit(self, states: Sequence[Tensor]) -> bool:
+        return all(s.dim() == 3 and s.shape[0] == self.layers * self.directions for s in states)
+
+    def dropout(self, x: Tensor) -> Tensor:
+        return torch.dropout(x, self.p, True) if self.train and self.p else x
 
 
 def _input_kernel(name: str, cell: Callable[[bool], Step], op: Any, pairs: bool) -> Any:
-    def kernel(
-        x: Tensor,
-        hx: Any,
-        params: list[Tensor],
-        has_biases: bool,
-        num_layers: int,
-        dropout: float,
-        train: bool,
-        bidirectional: bool,
-        batch_first: bool,
-    ) -> Any:
-        states = list(hx) if pairs else [hx]
-        directions = 2 if bidirectional else 1
-        counts = states[0].dim() == 3 and states[0].shape[0] == num_layers * directions
-        batch = x.shape[0 if batch_first else 1] if x.dim() == 3 else -1
-        if not counts or batch != states[0].shape[1] or not _fits(x, states, params):
-            rest = (num_layers, dropout, train, bidirectional, batch_first)
-            return op.decompose(x, hx, params, has_biases, *rest)
-        if batch_first:
+    def kernel(x: Tensor, hx: Any, params: list[Tensor], *options: Any) -> Any:
+        states, o = list(hx) if pairs else [hx], _Options(*options)
+        if x.dim() == 3 and x.shape[1 if o.batch_first else 0] == 0:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+        batch = x.shape[0 if o.batch_first else 1] if x.dim() == 3 else -1
+        known = o.fit(states) and batch == states[0].shape[1] and _fits(x, states, params)
+        if not known:
+            return op.decompose(x, hx, params, *options)
+        if o.batch_first:
             x = x.transpose(0, 1)
-        net, drop = _Net(name, cell, has_biases), _dropout(dropout, train)
-        out, last = net.layers(x, states, params, None, directions, drop)
-        return (out.transpose(0, 1) if batch_first else out, *last)
+        net = _Net(name, cell, o.biases)
+        out, last = net.layers(x, states, params, o.directions, o.dropout)
+        return (out.transpose(0, 1) if o.batch_first else out, *last)
 
     return kernel
 
@@ -198,31 +194,19 @@ class _Packed:
 
 def _data_kernel(name: str, cell: Callable[[bool], Step], op: Any, pairs: bool) -> Any:
     def kernel(
-        data: Tensor,
-        batch_sizes: Tensor,
-        hx: Any,
-        params: list[Tensor],
-        has_biases: bool,
-        num_layers: int,
-        dropout: float,
-        train: bool,
-        bidirectional: bool,
+        data: Tensor, batch_sizes: Tensor, hx: Any, params: list[Tensor], *options: Any
     ) -> Any:
-        states = list(hx) if pairs else [hx]
-        directions = 2 if bidirectional else 1
+        states, o = list(hx) if pairs else [hx], _Options(*options)
         known = batch_sizes.device.type == "cpu" and type(batch_sizes) is torch.Tensor
-        counts = states[0].dim() == 3 and states[0].shape[0] == num_layers * directions
-        if not known or not counts or not _fits(data, states, params):
-            rest = (num_layers, dropout, train, bidirectional)
-            return op.decompose(data, batch_sizes, hx, params, has_biases, *rest)
-        packed, drop = _Packed(batch_sizes, data.device), _dropout(dropout, train)
-        net = _Net(name, cell, has_biases)
+        if not known or not o.fit(states) or not _fits(data, states, params):
+            return op.decompose(data, batch_sizes, hx, params, *options)
+        packed, net = _Packed(batch_sizes, data.device), _Net(name, cell, o.biases)
+        net.on = packed.on
 
         def between(x: Tensor) -> Tensor:
-            return packed.padded(drop(packed.packed(x)))
+            return packed.padded(o.dropout(packed.packed(x)))
 
-        x = packed.padded(data)
-        out, last = net.layers(x, states, params, packed.on, directions, between)
+        out, last = net.layers(packed.padded(data), states, params, o.directions, between)
         return (packed.packed(out), *last)
 
     return kernel
@@ -230,10 +214,10 @@ def _data_kernel(name: str, cell: Callable[[bool], Step], op: Any, pairs: bool) 
 
 def install() -> None:
     """Registers the loops for the keys of device xla, once."""
-    global _library
-    if _library is not None:
+    if _kept:
         return
-    _library = torch.library.Library("aten", "IMPL")
+    library = torch.library.Library("aten", "IMPL")
+    _kept.append(library)
     cells = {
         "lstm": _lstm,
         "gru": _gru,
@@ -241,8 +225,8 @@ def install() -> None:
         "rnn_relu": _rnn(torch.relu),
     }
     for name, cell in cells.items():
-        packet = getattr(torch.ops.aten, name)
+        packet, shown = getattr(torch.ops.aten, name), f"nn.{name.split('_')[0].upper()}"
         for form, make in (("input", _input_kernel), ("data", _data_kernel)):
-            kernel = make(f"nn.{name.split('_')[0].upper()}", cell, getattr(packet, form), name == "lstm")
+            kernel = make(shown, cell, getattr(packet, form), name == "lstm")
             for key in ("XLA", "AutogradXLA"):
-                _library.impl(f"{name}.{form}", kernel, key)
+                library.impl(f"{name}.{form}", kernel, key)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.nn.utils import stateless
 from torch.utils import _pytree as pytree
 
 from ._control import scan
@@ -42,25 +43,42 @@ def scan_layers(
             x = layer(x, *args, **kwargs)
         return x
     _check_equal(layers, frozenset(ignore))
-    weights = _Weights(layers)
-    more, more_spec = pytree.tree_flatten((args, kwargs))
-    given = [t for t in more if _on_xla(t)]
+    return _Loop(layers, spec, (args, kwargs)).run(leaves)
 
-    def body(*stand_ins: torch.Tensor) -> list[torch.Tensor]:
-        carried, rest = stand_ins[: len(leaves)], stand_ins[len(leaves) :]
-        own, invariants = weights.split(rest)
-        now = iter(invariants[len(weights.shared) :])
-        inner = [next(now) if _on_xla(t) else t for t in more]
-        inner_args, inner_kwargs = pytree.tree_unflatten(inner, more_spec)
-        state = pytree.tree_unflatten(list(carried), spec)
-        out = torch.func.functional_call(layers[0], own, (state, *inner_args), inner_kwargs)
-        return _same_structure(out, spec)
 
-    stacked, shared = weights.stacked(), weights.shared
-    invariants = [*shared.values(), *given]
-    name = f"scan_layers of {type(layers[0]).__name__}"
-    outs = scan(name, body, leaves, stacked, invariants, length=len(layers))
-    return pytree.tree_unflatten(outs, spec)
+class _Loop:
+    """The layers as a scan over their stacked weights."""
+
+    def __init__(self, layers: Sequence[torch.nn.Module], spec: Any, more: Any) -> None:
+        self.layers, self.spec, self.weights = layers, spec, _Weights(layers)
+        self.more, self.more_spec = pytree.tree_flatten(more)
+
+    def run(self, leaves: list[torch.Tensor]) -> Any:
+        self.carried = len(leaves)
+        outs = scan(
+            f"scan_layers of {type(self.layers[0]).__name__}",
+            self.body,
+            leaves,
+            self.weights.stacked(),
+            [*self.weights.shared.values(), *(t for t in self.more if _on_xla(t))],
+            length=len(self.layers),
+            around=self.with_weights,
+        )
+        return pytree.tree_unflatten(outs, self.spec)
+
+    def body(self, *stand_ins: torch.Tensor) -> list[torch.Tensor]:
+        carried, rest = stand_ins[: self.carried], stand_ins[self.carried :]
+        own, invariants = self.weights.split(rest)
+        now = iter(invariants[len(self.weights.shared) :])
+        inner = [next(now) if _on_xla(t) else t for t in self.more]
+        args, kwargs = pytree.tree_unflatten(inner, self.more_spec)
+        state = pytree.tree_unflatten(list(carried), self.spec)
+        out = torch.func.functional_call(self.layers[0], own, (state, *args), kwargs)
+        return _same_structure(out, self.spec)
+
+    def with_weights(self, *rest: torch.Tensor) -> Any:
+        """The first layer has these weights: a checkpoint in it runs it again."""
+        return stateless._reparametrize_module(self.layers[0], self.weights.split(rest)[0])
 
 
 def _on_xla(t: Any) -> bool:
@@ -78,7 +96,7 @@ def _same_structure(out: Any, spec: Any) -> list[torch.Tensor]:
 
 
 class _Weights:
-    """Parameters and buffers by name: those that all layers share, and the others, to be stacked."""
+    """Parameters and buffers by name: those that all layers share, and those to be stacked."""
 
     def __init__(self, layers: Sequence[torch.nn.Module]) -> None:
         each = [

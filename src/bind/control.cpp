@@ -42,10 +42,9 @@ py::tuple source(const Body& b, const py::handle& t) {
 py::list loop(const Body* condition, const Body& body, const py::sequence& carried,
               const py::sequence& scanned, const py::sequence& invariants, int64_t length,
               bool reverse) {
-  return to_list(
-      record_loop(condition, body,
-                  {tensors_of(carried), tensors_of(scanned), tensors_of(invariants), length,
-                   reverse}));
+  return to_list(record_loop(
+      condition, body,
+      {tensors_of(carried), tensors_of(scanned), tensors_of(invariants), length, reverse}));
 }
 
 }  // namespace
@@ -59,14 +58,15 @@ void add_control(py::module_& m) {
       .def("end", &Body::end)
       .def("written", &Body::written)
       .def("source", &source)
-      .def("outside", [](const Body& b, const py::handle& t) { return wrapped(b.outside(tensor_of(t))); })
-      .def("finish",
-           [](Body& b, const py::sequence& results) { b.finish(tensors_of(results)); });
+      .def("outside",
+           [](const Body& b, const py::handle& t) { return wrapped(b.outside(tensor_of(t))); })
+      .def("uses", &Body::uses)
+      .def_property_readonly("draws", &Body::draws)
+      .def("finish", [](Body& b, const py::sequence& results) { b.finish(tensors_of(results)); });
   m.def("record_loop", &loop);
   m.def("record_branch", [](const py::handle& predicate, const Body& on_true, const Body& on_false,
                             const py::sequence& operands) {
-    return to_list(
-        record_branch(tensor_of(predicate), on_true, on_false, tensors_of(operands)));
+    return to_list(record_branch(tensor_of(predicate), on_true, on_false, tensors_of(operands)));
   });
 }
 

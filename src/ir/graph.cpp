@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ir/region.h"
 
 namespace tp::ir {
 namespace {
@@ -148,6 +149,15 @@ std::string node_line(const Node& n) {
   return s;
 }
 
+// Indented below its node.
+void append_region(std::string& to, std::string_view text) {
+  while (!text.empty()) {
+    std::string_view line = text.substr(0, text.find('\n') + 1);
+    to += cat("    ", line);
+    text.remove_prefix(line.size());
+  }
+}
+
 }  // namespace
 
 std::mutex& graph_lock() {
@@ -197,6 +207,7 @@ std::string dump_text(const Graph& g, Lines lines) {
       s += cat("  # ", line_text(n->location()), scope.empty() ? "" : cat(" in ", scope));
     }
     s += "\n";
+    for (const RegionPtr& r : regions_of(*n)) append_region(s, dump_text(r->graph, lines));
   }
   s += "return ";
   for (size_t i = 0; i < g.roots.size(); ++i) {

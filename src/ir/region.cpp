@@ -60,7 +60,7 @@ class Copy {
  public:
   Copy(std::span<const NodePtr> parameters, uint64_t first)
       : depends_(parameters, first), region_(std::make_shared<Region>()) {
-    for (const NodePtr& p : parameters) copies_[p.get()] = parameter(p->types()[0]);
+    for (const NodePtr& p : parameters) copies_[p.get()] = parameter({p, 0});
   }
 
   Extracted run(std::span<const Value> results) {
@@ -84,10 +84,14 @@ class Copy {
   }
 
  private:
-  NodePtr parameter(Type t) {
-    NodePtr leaf = Node::make_data(t, nullptr);
+  // A number stays one: promotion asks, and its value is no part of the region.
+  NodePtr parameter(const Value& v) {
+    const Node& n = *v.node;
+    NodePtr leaf = n.role() == Role::kNumber
+                       ? Node::make_number(n.scalar(), &n.kind() == &number_kind(true))
+                       : Node::make_data(v.type(), nullptr);
     region_->leaves.push_back(leaf);
-    region_->parameter_types.push_back(t);
+    region_->parameter_types.push_back(v.type());
     return leaf;
   }
 
@@ -96,7 +100,7 @@ class Copy {
     if (depends_(v.node.get())) return {copies_.at(v.node.get()), v.index};
     for (auto& [at, leaf] : outer_[v.node.get()])
       if (at == v.index) return {leaf, 0};
-    NodePtr leaf = parameter(v.type());
+    NodePtr leaf = parameter(v);
     captured_.push_back(v);
     outer_[v.node.get()].emplace_back(v.index, leaf);
     return {std::move(leaf), 0};

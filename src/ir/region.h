@@ -15,7 +15,7 @@
 namespace tp::ir {
 
 struct Region {
-  Graph graph;                        // its leaves are parameters
+  Graph graph;                        // its leaves are parameters, whatever it feeds them by
   std::vector<uint32_t> parameters;   // by leaf of the graph, in first-use order: which parameter
   std::vector<Type> parameter_types;  // used or not
   std::vector<NodePtr> leaves;        // keeps the parameters' nodes

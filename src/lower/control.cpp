@@ -20,8 +20,8 @@ using Values = std::span<const V>;
 std::vector<V> run_region(Builder& b, const ir::Region& r, Values parameters) {
   check(parameters.size() == r.parameter_types.size(), "a region gets its parameters");
   std::vector<std::vector<V>> outputs(r.graph.order.size());
-  for (const ir::LeafUse& use : r.graph.leaves)
-    outputs[use.node->slot] = {parameters[r.parameters[use.index]]};
+  for (size_t i = 0; i < r.parameters.size(); ++i)
+    outputs[r.graph.leaves[i].node->slot] = {parameters[r.parameters[i]]};
   std::vector<V> in;
   for (const ir::Node* n : r.graph.order) {
     if (n->role() != ir::Role::kInterior) continue;
@@ -100,9 +100,8 @@ class Loop {
   }
 
   std::vector<V> round(Values state) {
-    V at = shape_.reverse
-               ? b_.sub(b_.constant_int(shape_.length - 1, state[0].type), state[0])
-               : state[0];
+    V at = shape_.reverse ? b_.sub(b_.constant_int(shape_.length - 1, state[0].type), state[0])
+                          : state[0];
     Values stacks = state.subspan(1 + carried_.size());
     std::vector<V> in(state.begin() + 1, state.end() - static_cast<long>(stacks.size()));
     for (const V& s : scanned_) in.push_back(slice_of(b_, s, at));

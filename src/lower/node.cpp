@@ -28,9 +28,9 @@ void expect_types(const ir::Node& n, std::span<const V> out) {
   for (size_t i = 0; i < out.size(); ++i) {
     Type want = n.types()[i];
     if (want && (!out[i] || !(out[i].type == want)))
-      check(false, cat(n.kind().name, ": output ", i, " is ",
-                       out[i] ? out[i].type.text() : "absent", " where ", want.text(),
-                       " was recorded"));
+      check(false,
+            cat(n.kind().name, ": output ", i, " is ", out[i] ? out[i].type.text() : "absent",
+                " where ", want.text(), " was recorded"));
   }
 }
 

@@ -31,8 +31,8 @@ Body::Body(const std::vector<at::Tensor>& like, std::string name)
     : name_(std::move(name)), outer_(t_trace), device_(device_of(like)) {
   for (const at::Tensor& t : like)
     if (!impl_or_null(t) || t.device() != device_)
-      fail(Code::kRuntime, cat(name_, ": expected tensors of ", device_.str(), ", found one of ",
-                               t.device().str()),
+      fail(Code::kRuntime,
+           cat(name_, ": expected tensors of ", device_.str(), ", found one of ", t.device().str()),
            cat("move it with .to(\"", device_.str(), "\")"));
   first_ = stand_in_leaf(ir::scalar_type(ir::DType::kPred), device_index(device_))->sequence();
   first_offset_ = static_cast<int64_t>(random_offset());
@@ -100,11 +100,12 @@ Body::Source Body::source(const at::Tensor& t) const {
   for (size_t i = 0; i < leaves_.size(); ++i)
     if (a.value.node == leaves_[i] && same_memory(*aliases_[i]))
       return {.stand_in = static_cast<int64_t>(i), .window = true};
-  return {.value = number(a.value),
-          .base = make_tensor(a.value, a.strides ? std::span<const int64_t>(*a.strides)
-                                                 : std::span<const int64_t>(),
-                              device_),
-          .window = true};
+  return {
+      .value = number(a.value),
+      .base = make_tensor(
+          a.value, a.strides ? std::span<const int64_t>(*a.strides) : std::span<const int64_t>(),
+          device_),
+      .window = true};
 }
 
 std::vector<ir::NodePtr> Body::depended_on() const {
@@ -134,9 +135,14 @@ void Body::finish(const std::vector<at::Tensor>& results) {
   code_ = ir::extract_region(values, depended_on(), first_);
   for (const ir::Node* n : code_.region->graph.order)
     if (n->kind().host)
-      fail(Code::kRuntime,
-           cat(name_, " has to run on the device, but ", n->kind().name, " (", 
-               ir::line_and_caller(n->location()), ") runs on the CPU"));
+      fail(Code::kRuntime, cat(name_, " has to run on the device, but ", n->kind().name, " (",
+                               ir::line_and_caller(n->location()), ") runs on the CPU"));
+}
+
+bool Body::uses(const Body& other) const {
+  auto leaves = other.depended_on();
+  return std::any_of(code_.captured.begin(), code_.captured.end(),
+                     [&](const ir::Value& v) { return ir::depends_on(v, leaves, other.first_); });
 }
 
 // A node with regions while it is put together.
@@ -162,10 +168,10 @@ struct Recording {
     note_recorded(*node);
     std::vector<at::Tensor> out;
     for (uint32_t i = 0; i < node->types().size(); ++i)
-      out.push_back(make_tensor({node, i},
-                                i < laid_out ? std::span<const int64_t>(body.strides_[i])
-                                             : std::span<const int64_t>(),
-                                body.device_));
+      out.push_back(make_tensor(
+          {node, i},
+          i < laid_out ? std::span<const int64_t>(body.strides_[i]) : std::span<const int64_t>(),
+          body.device_));
     return out;
   }
   // Leaves room for the numbers that the rounds draw.
@@ -187,9 +193,10 @@ std::vector<at::Tensor> record_loop(const Body* condition, const Body& body,
         for (const ir::Value& v : r.operands) types.push_back(v.type());
         for (size_t i = 0; i < types.size(); ++i)
           if (i >= r.result_types().size() || !(r.result_types()[i] == types[i]))
-            fail(Code::kRuntime,
-                 cat(r.name(), ": expected carried value ", i, " to stay ", types[i].text(),
-                     ", found ", i < r.result_types().size() ? r.result_types()[i].text() : "none"));
+            fail(
+                Code::kRuntime,
+                cat(r.name(), ": expected carried value ", i, " to stay ", types[i].text(),
+                    ", found ", i < r.result_types().size() ? r.result_types()[i].text() : "none"));
         for (ir::Type t : std::span(r.result_types()).subspan(types.size())) {
           Dims dims(t.dims());
           std::vector<int64_t> stacked{a.length};
@@ -200,9 +207,12 @@ std::vector<at::Tensor> record_loop(const Body* condition, const Body& body,
         r.add(a.invariants);
         if (condition) r.add(*condition);
         r.add(body);
-        ir::LoopShape shape{a.length, a.reverse, static_cast<int64_t>(a.carried.size()),
+        ir::LoopShape shape{a.length,
+                            a.reverse,
+                            static_cast<int64_t>(a.carried.size()),
                             static_cast<int64_t>(a.scanned.size()),
-                            static_cast<int64_t>(a.invariants.size()), r.extra};
+                            static_cast<int64_t>(a.invariants.size()),
+                            r.extra};
         if (Recording::draws_of(condition))
           fail(Code::kRuntime, cat(r.name(), ": its condition draws random numbers"),
                "draw them in the body");
@@ -221,16 +231,16 @@ std::vector<at::Tensor> record_branch(const at::Tensor& predicate, const Body& o
         const auto &types = r.result_types(), &others = other.result_types();
         for (size_t i = 0; i < std::max(types.size(), others.size()); ++i)
           if (i >= types.size() || i >= others.size() || !(types[i] == others[i]))
-            fail(Code::kRuntime, cat(r.name(), ": expected both branches to give one type, found ",
-                                     i < types.size() ? types[i].text() : "nothing", " and ",
-                                     i < others.size() ? others[i].text() : "nothing",
-                                     " for result ", i));
+            fail(Code::kRuntime,
+                 cat(r.name(), ": expected both branches to give one type, found ",
+                     i < types.size() ? types[i].text() : "nothing", " and ",
+                     i < others.size() ? others[i].text() : "nothing", " for result ", i));
         r.add({predicate});
         r.add(operands);
         r.add(on_true);
         r.add(on_false);
-        Recording::advance(1, std::max(Recording::draws_of(&on_true),
-                                       Recording::draws_of(&on_false)));
+        Recording::advance(1,
+                           std::max(Recording::draws_of(&on_true), Recording::draws_of(&on_false)));
         return r.results(ir::make_branch(r.extra, r.regions, r.operands, types), types.size());
       },
       [&] { return r.name(); });

@@ -46,6 +46,9 @@ class Body final : public Tracing {
 
   // Behind the end: what the body computes. Once.
   void finish(const std::vector<at::Tensor>& results);
+  // Does it, finished, use values of the other body, which has ended?
+  bool uses(const Body& other) const;
+  size_t draws() const { return offsets_.size(); }  // random ops of a round
 
   void drew(const ir::NodePtr& seed, const ir::NodePtr& offset, int64_t at) override;
   [[noreturn]] void refuse(std::string why) override;

@@ -49,6 +49,11 @@ const ir::Symbol kPrecision = ir::symbol(ops::kPrecision),
        cat("move the other tensor with .to(\"", first.str(), "\")"));
 }
 
+[[noreturn]] void used_outside() {
+  fail(Code::kRuntime, "this tensor was made while a function was traced: it has no value",
+       "return it from the traced function");
+}
+
 // Strides of a copy: those of the operand, made dense where it has gaps or overlaps.
 std::unique_ptr<Dims> like_first(const Impl& first, Type result) {
   if (!result || first.sizes() != ref_of(result.dims())) return nullptr;
@@ -185,6 +190,8 @@ int64_t Call::number(const at::Scalar& s, bool wrapped) {
 
 int64_t Call::tensor_operand(const at::Tensor& t, bool may_upload) {
   if (Impl* p = impl_or_null(t)) {
+    if (p->alias()->traced && !tracing()) [[unlikely]]
+      used_outside();
     bool lazy_bits = t.is_conj() || t.is_neg();
     return operand(lazy_bits ? resolved_value(t) : value_of(*p), p);
   }
