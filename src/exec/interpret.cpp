@@ -186,7 +186,9 @@ std::optional<SyncResult> Executor::interpret_any(const PlanPtr& plan, Tier tier
   bool wanted =
       tier == Tier::kOn || (tier == Tier::kVarying && tiers_.compiled_before(plan->where));
   int seen = tiers_.seen(plan->key.total);
-  if (seen >= 2 || (!wanted && seen == 0) || is_sharded(plan->graph)) return std::nullopt;
+  if (seen >= 2 || (!wanted && seen == 0) || plan->placement.partitioned() ||
+      is_sharded(plan->graph))
+    return std::nullopt;
   if (seen == 0 && is_stored(*plan)) return std::nullopt;
   if (seen == 1) compile_beside(*plan);
   std::vector<const Node*> nodes;
