@@ -241,6 +241,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("skip_frames_of", &add_library_directory);
   m.def("table_errors", &table_errors);
   m.def("live_aliases", &live_aliases);
+  m.def("live_types", &ir::live_types);
   m.def("programs_cached", [] { return executor().cache().size(); });
   bind::add_trace(m);
   bind::add_storage(m);
