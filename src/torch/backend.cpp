@@ -8,6 +8,7 @@
 #include "base/flags.h"
 #include "base/text.h"
 #include "client/registry.h"
+#include "torch/asserts.h"
 #include "torch/autograd_threads.h"
 #include "torch/checks.h"
 #include "torch/errors.h"
@@ -142,6 +143,7 @@ void register_all() {
   register_views(aten);
   register_rows(aten);
   register_host_check(aten);
+  register_asserts(aten);
   register_composites(aten);
   torch::Library& autograd = library("aten", c10::DispatchKey::AutogradXLA, __LINE__);
   register_composites(autograd);

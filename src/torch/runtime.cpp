@@ -20,6 +20,7 @@
 #include "probe/events.h"
 #include "probe/hold.h"
 #include "probe/probe.h"
+#include "torch/asserts.h"
 #include "torch/census.h"
 #include "torch/checks.h"
 #include "torch/cuts.h"
@@ -276,7 +277,9 @@ bool await_data(Alias& a, const DataPtr& data) {
   }
 }
 
-at::Tensor to_host(const DataPtr& data) {
+}  // namespace
+
+at::Tensor host_copy(const DataPtr& data) {
   ir::Type type = data->type();
   auto options = at::TensorOptions(to_scalar_type(type.dtype()));
   if (const void* p = data->host_pointer())
@@ -287,6 +290,8 @@ at::Tensor to_host(const DataPtr& data) {
                                         std::make_shared<at::Tensor>(t));
   return t;
 }
+
+namespace {
 
 bool raised(const Alias& a) {
   std::lock_guard lock(state_lock());
@@ -324,6 +329,7 @@ void check_computed(const Alias& a, uint64_t version) {
 at::Tensor root_on_host(Alias& a, const char* why) {
   if (tracing() && a.traced) t_trace->refuse(cat("it reads a value (", why, ")"));
   Read reading(why);
+  bool cut = false;
   for (;;) {
     DataPtr data;
     bool taken;
@@ -340,10 +346,12 @@ at::Tensor root_on_host(Alias& a, const char* why) {
       continue;
     }
     if (data) {
-      if (await_data(a, data)) return to_host(data);
-      continue;
+      if (!await_data(a, data)) continue;
+      raise_failed_asserts(cut ? Look::kAndWait : Look::kWhatIsReady);
+      return host_copy(data);
     }
     reading.cut();
+    cut = true;
     sync_for(a);
     reading.synced();
     check_computed(a, version);
@@ -436,7 +444,13 @@ bool busy() { return client::forked() || (client::client_exists() && executor().
 void sync_all() {
   static probe::Counter& syncs = probe::counter("Sync");
   syncs.add();
-  guarded([] { sync_devices(true); }, [] { return std::string("torch_pjrt.sync()"); });
+  guarded(
+      [] {
+        raise_failed_asserts(Look::kWhatIsReady);
+        sync_devices(true);
+        raise_failed_asserts(Look::kWhatIsReady);
+      },
+      [] { return std::string("torch_pjrt.sync()"); });
 }
 
 void wait_all() {
@@ -447,6 +461,7 @@ void wait_all() {
       [] {
         client::check_not_forked();
         executor().wait();
+        raise_failed_asserts(Look::kAndWait);
       },
       [] { return std::string("torch_pjrt.wait()"); });
   probe::event(probe::Phase::kWait, start, probe::now_ns());

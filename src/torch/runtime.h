@@ -28,6 +28,9 @@ bool busy();
 // cut, counted with the user's line under `why` ("item", "copy to cpu").
 at::Tensor read(Impl& t, const char* why);
 
+// The bytes of a buffer that was waited for; they may be device memory, as above.
+at::Tensor host_copy(const client::DataPtr& data);
+
 // The alias's value as a buffer: uploaded where it is on the host, computed with all other pending
 // values where it is pending (counted as CompiledInputSync).
 client::DataPtr computed(Alias& a);
