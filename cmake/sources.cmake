@@ -130,6 +130,7 @@ set(TP_CORE
 # The only two rooms that see torch.
 set(TP_TORCH
     src/torch/around.cpp
+    src/torch/asserts.cpp
     src/torch/autocast.cpp
     src/torch/autograd_threads.cpp
     src/torch/backend.cpp

@@ -31,7 +31,8 @@ def as_accelerator(on: bool = True) -> None:
     """Makes xla what `torch.accelerator` answers; `as_accelerator(False)` puts all back.
 
     For programs and frameworks that pick a device themselves: `torch.accelerator.*`,
-    `DataLoader(pin_memory=True)` (host memory is not pinned for this device: it does nothing),
+    `DataLoader(pin_memory=True)` and `Tensor.pin_memory()` (host memory is not pinned for this
+    device: they do nothing),
     `torch.random.fork_rng`, transformers' Trainer, accelerate's Accelerator, Lightning's
     `accelerator="auto"`. Call it before these are made. It is for the whole process.
     """
@@ -51,6 +52,7 @@ def _switch_on() -> None:
             _replace(torch._C, name, replacement)
     pin = torch.utils.data._utils.pin_memory
     _replace(pin, "pin_memory", _without_pinning(pin.pin_memory))
+    _replace(torch.Tensor, "pin_memory", _unpinned(torch.Tensor.pin_memory))
     # Decided once by PyTorch, by what torch.accelerator says.
     _replace(torch.utils.checkpoint.DefaultDeviceType, "_default_device_type", None)
     torch.accelerator.get_device_capability.cache_clear()
@@ -77,6 +79,14 @@ def _put_back() -> None:
 def _without_pinning(before: Callable[..., Any]) -> Callable[..., Any]:
     def pin_memory(data: Any, device: str | None = None) -> Any:
         return data if device == "xla" else before(data, device)
+
+    return pin_memory
+
+
+def _unpinned(before: Callable[..., Any]) -> Callable[..., Any]:
+    def pin_memory(self: torch.Tensor, device: Any = None) -> torch.Tensor:
+        here = self.device.type == "cpu" and (device is None or torch.device(device).type == "xla")
+        return self if here else before(self, device)
 
     return pin_memory
 

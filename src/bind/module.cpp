@@ -254,6 +254,7 @@ PYBIND11_MODULE(_C, m) {
     return unknown_names(static_cast<NameOf>(of), names);
   });
   m.def("live_aliases", &live_aliases);
+  m.def("live_types", &ir::live_types);
   m.def("programs_cached", [] { return executor().cache().size(); });
   bind::add_trace(m);
   bind::add_control(m);

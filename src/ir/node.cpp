@@ -3,6 +3,7 @@
 #include "ir/node.h"
 
 #include <cstring>
+#include <memory>
 #include <new>
 
 #include "base/error.h"
@@ -128,7 +129,8 @@ void Node::destroy(Node* n) {
   busy = true;
   while (Node* d = doomed) {
     doomed = reinterpret_cast<Node*>(d->mark);
-    for (Value& v : std::span(d->operands_begin(), d->num_operands_)) v.~Value();
+    std::destroy_n(d->operands_begin(), d->num_operands_);
+    std::destroy_n(d->types_begin(), d->num_outputs_);
     d->~Node();
     std::free(static_cast<void*>(d));
   }

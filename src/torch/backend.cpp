@@ -8,6 +8,7 @@
 #include "base/flags.h"
 #include "base/text.h"
 #include "client/registry.h"
+#include "torch/asserts.h"
 #include "torch/autograd_threads.h"
 #include "torch/checks.h"
 #include "torch/errors.h"
@@ -135,19 +136,22 @@ torch::Library& library(const char* ns, c10::DispatchKey key, uint32_t line) {
 void register_autocast(torch::Library& m);
 
 void register_all() {
-  libraries().reserve(12);
+  libraries().reserve(16);
   torch::Library& aten = library("aten", c10::DispatchKey::XLA, __LINE__);
   register_factories(aten);
   register_storages(aten);
   register_views(aten);
   register_rows(aten);
   register_host_check(aten);
+  register_asserts(aten);
   register_composites(aten);
   torch::Library& autograd = library("aten", c10::DispatchKey::AutogradXLA, __LINE__);
   register_composites(autograd);
   register_value_sizes(aten);
   register_events(aten);
   register_layouts(aten, autograd);
+  register_beside_layouts(library("aten", c10::DispatchKey::CPU, __LINE__),
+                          library("aten", c10::DispatchKey::QuantizedCPU, __LINE__));
   for (auto key : {c10::DispatchKey::SparseXLA, c10::DispatchKey::SparseCsrXLA,
                    c10::DispatchKey::NestedTensorXLA, c10::DispatchKey::QuantizedXLA})
     register_foreign_layout(library("_", key, __LINE__), key);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "probe/probe.h"
+#include "torch/asserts.h"
 #include "torch/errors.h"
 #include "torch/kernels.h"
 #include "torch/lent.h"
@@ -234,6 +235,7 @@ std::vector<at::Tensor> Captured::run(const std::vector<at::Tensor>& arguments) 
     replace_data(*a, values[value]);
     lent.settled(a.get());
   }
+  note_asserts_replayed();
   return results(values);
 }
 

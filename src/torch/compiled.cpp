@@ -50,7 +50,7 @@ bool Compiled::fits(c10::ArrayRef<at::Tensor> arguments) const {
     if (spec.cpu ? to_dtype(t.scalar_type()) != spec.type.dtype() ||
                        t.sizes() != ref_of(spec.type.dims())
                  : !impl_or_null(t) || t.device() != recipe_.device ||
-                       type_of(impl_of(t)).rep() != spec.type.rep())
+                       !(type_of(impl_of(t)) == spec.type))
       return false;
     if (!same_strides(t, spec)) return false;
   }

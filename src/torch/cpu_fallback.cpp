@@ -67,9 +67,10 @@ void check_namespace(const std::string& name) {
   if (!has_word(kCollectives, name.substr(0, name.find("::")))) return;
   fail(Code::kNotImplemented,
        cat(name,
-           ": collectives of device xla do not go through this op: it would run on CPU copies, "
-           "and what it receives would be lost"),
-       "give the op CPU tensors and a CPU process group (gloo), and move the results");
+           ": this process group has no device xla (gloo carries CPU tensors only), and what it "
+           "receives for a tensor of xla would be lost"),
+       "give single calls CPU tensors (x.cpu()) and move the results to xla; a module under "
+       "DistributedDataParallel, FSDP or DTensor stays on the CPU, or trains in one process");
 }
 
 bool is_plain(const c10::IValue& v) {

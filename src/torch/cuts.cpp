@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "probe/events.h"
 #include "probe/probe.h"
+#include "torch/capture.h"
 #include "torch/frames.h"
 #include "torch/thread_modes.h"
 
@@ -80,6 +81,21 @@ void warn_often(const ReadLine& l) {
                  l.advice, " (torch_pjrt.explain() lists all cuts)"));
 }
 
+// A step that is being captured is inside no_cuts(), too.
+[[noreturn]] void fail_forbidden(const char* kind, const ir::Site& where, const char* advice) {
+  bool capturing = g_capture.load(std::memory_order_acquire) != nullptr;
+  std::string line = ir::site_text(where);
+  fail(
+      Code::kRuntime,
+      cat(capturing ? "capture: " : "no_cuts: ", kind, " would cut the graph",
+          line.empty() ? "" : cat(" at ", line), ": its value is not computed yet"),
+      cat(capturing ? "a captured step reads nothing: return the tensor from the step, and read it "
+                      "behind the call"
+                    : "move the read behind the torch_pjrt.no_cuts() block, or call "
+                      "torch_pjrt.sync() before it",
+          advice == kPlain ? "" : cat("; or: ", advice)));
+}
+
 }  // namespace
 
 const char* exchange_read_kind(const char* name) { return std::exchange(t_kind, name); }
@@ -109,15 +125,7 @@ void Read::synced() { wait_ = probe::now_ns(); }
 
 void Read::cut() {
   if (!advice_) advice_ = advice_for({kind_, where_});
-  if (cuts_forbidden()) {
-    std::string line = ir::site_text(where_);
-    fail(Code::kRuntime,
-         cat("no_cuts: ", kind_, " would cut the graph", line.empty() ? "" : cat(" at ", line),
-             ": its value is not computed yet"),
-         cat("move the read behind the torch_pjrt.no_cuts() block, or call torch_pjrt.sync() "
-             "before it",
-             advice_ == kPlain ? "" : cat("; or: ", advice_)));
-  }
+  if (cuts_forbidden()) fail_forbidden(kind_, where_, advice_);
   cut_ = true;
   static probe::Counter& cuts = probe::counter("GraphCut");
   cuts.add();

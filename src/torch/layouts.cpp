@@ -1,5 +1,9 @@
 #include "torch/layouts.h"
 
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/ops/_pin_memory_native.h>
+#include <ATen/ops/_to_copy_native.h>
+
 #include "base/text.h"
 #include "torch/errors.h"
 #include "torch/schema.h"
@@ -21,14 +25,13 @@ constexpr Layout kQuantized{"quantised tensors",
                             ".dequantize() before the move, or keep the module on the CPU"};
 constexpr Layout kMkldnn{"tensors of layout mkldnn", "leave them dense: the plugin lays them out"};
 
+[[noreturn]] void fail_for(const Layout& l) {
+  fail(Code::kNotImplemented, cat("device xla has dense tensors only, no ", l.what), l.instead);
+}
+
 template <const Layout& layout>
 void refuse(const c10::OperatorHandle& op, torch::jit::Stack*) {
-  guarded(
-      [&] {
-        fail(Code::kNotImplemented, cat("device xla has dense tensors only, no ", layout.what),
-             layout.instead);
-      },
-      [&] { return display(op.operator_name()); });
+  guarded([] { fail_for(layout); }, [&] { return display(op.operator_name()); });
 }
 
 template <const Layout& layout>
@@ -47,7 +50,30 @@ constexpr const char* kToNested[] = {"_nested_tensor_from_tensor_list", "_nested
 constexpr const char* kToQuantized[] = {"quantize_per_tensor", "quantize_per_tensor.tensor_qparams",
                                         "quantize_per_channel", "quantize_per_tensor_dynamic"};
 
+// PyTorch's own makes a tensor like `self` and does not look at the device: it would stay here.
+at::Tensor quantized_to_copy(const at::Tensor& self, std::optional<at::ScalarType> dtype,
+                             std::optional<at::Layout> layout, std::optional<at::Device> device,
+                             std::optional<bool> pin, bool non_blocking,
+                             std::optional<at::MemoryFormat> format) {
+  if (device && device->is_xla())
+    guarded([] { fail_for(kQuantized); }, [] { return std::string("aten::_to_copy"); });
+  return at::native::_to_copy(self, dtype, layout, device, pin, non_blocking, format);
+}
+
+at::Tensor pin_memory(const at::Tensor& self, std::optional<at::Device> device) {
+  TORCH_CHECK(device || at::getAccelerator(false),
+              "Cannot access accelerator device when none is available.\n"
+              "  device xla has no pinned host memory: a plugin copies from ordinary memory.\n"
+              "  try: leave pin_memory() out, .to(\"xla\") is asynchronous all the same");
+  return at::native::_pin_memory(self, device);
+}
+
 }  // namespace
+
+void register_beside_layouts(torch::Library& cpu, torch::Library& quantized) {
+  cpu.impl("_pin_memory", TORCH_FN(pin_memory));
+  quantized.impl("_to_copy", TORCH_FN(quantized_to_copy));
+}
 
 void register_layouts(torch::Library& m, torch::Library& autograd) {
   for (torch::Library* l : {&m, &autograd})

@@ -9,5 +9,7 @@ namespace tp::torch_room {
 void register_layouts(torch::Library& m, torch::Library& autograd);
 // For a key of tensors that the device has not.
 void register_foreign_layout(torch::Library& m, c10::DispatchKey key);
+// Of the CPU's own tensors: what would stay there without a word, or raise without a way out.
+void register_beside_layouts(torch::Library& cpu, torch::Library& quantized);
 
 }  // namespace tp::torch_room

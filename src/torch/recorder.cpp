@@ -161,7 +161,7 @@ const MetaRow* meta_row(std::string_view overload) {
 // ----------------------------------------------------------------------------------------------
 
 int64_t Call::operand(Value v, const Impl* t) {
-  key_ = mix(key_, reinterpret_cast<uintptr_t>(v.type().rep()));
+  key_ = mix(key_, v.type());
   if (t) {
     if (device_.index() < 0) device_ = t->device();
     if (t->device().index() != device_.index()) [[unlikely]]

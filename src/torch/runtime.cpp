@@ -19,6 +19,7 @@
 #include "probe/events.h"
 #include "probe/hold.h"
 #include "probe/probe.h"
+#include "torch/asserts.h"
 #include "torch/census.h"
 #include "torch/checks.h"
 #include "torch/cuts.h"
@@ -358,6 +359,7 @@ void check_computed(const Alias& a, uint64_t version) {
 at::Tensor root_on_host(Alias& a, const char* why) {
   if (tracing() && a.traced) t_trace->refuse(cat("it reads a value (", why, ")"));
   Read reading(why);
+  bool cut = false;
   for (;;) {
     DataPtr data;
     bool taken;
@@ -374,10 +376,12 @@ at::Tensor root_on_host(Alias& a, const char* why) {
       continue;
     }
     if (data) {
-      if (await_data(a, data)) return to_host(data);
-      continue;
+      if (!await_data(a, data)) continue;
+      raise_failed_asserts(cut ? Look::kAndWait : Look::kWhatIsReady);
+      return to_host(data);
     }
     reading.cut();
+    cut = true;
     sync_for(a);
     reading.synced();
     check_computed(a, version);
@@ -458,7 +462,13 @@ bool busy() { return client::forked() || (client::client_exists() && executor().
 void sync_all() {
   static probe::Counter& syncs = probe::counter("Sync");
   syncs.add();
-  guarded([] { sync_devices(true); }, [] { return std::string("torch_pjrt.sync()"); });
+  guarded(
+      [] {
+        raise_failed_asserts(Look::kWhatIsReady);
+        sync_devices(true);
+        raise_failed_asserts(Look::kWhatIsReady);
+      },
+      [] { return std::string("torch_pjrt.sync()"); });
 }
 
 void wait_all() {
@@ -469,6 +479,7 @@ void wait_all() {
       [] {
         client::check_not_forked();
         executor().wait();
+        raise_failed_asserts(Look::kAndWait);
       },
       [] { return std::string("torch_pjrt.wait()"); });
   probe::event(probe::Phase::kWait, start, probe::now_ns());

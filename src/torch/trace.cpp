@@ -160,7 +160,7 @@ std::shared_ptr<Compiled> Trace::finish(const std::vector<at::Tensor>& outputs) 
   for (size_t i = 0; i < stand_ins_.size(); ++i) {
     const Alias& a = *aliases_[i];
     const Impl& impl = impl_of(stand_ins_[i]);
-    if (impl.alias() != &a || type_of(impl).rep() != specs_[i].type.rep())
+    if (impl.alias() != &a || !(type_of(impl) == specs_[i].type))
       refuse(cat("argument ", i, " changes its size or memory"));
     if (a.value.node == leaves_[i]) continue;
     recipe.updates.emplace_back(i, request.roots.size());

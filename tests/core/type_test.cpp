@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "ir/node.h"
 
 namespace tp::ir {
 namespace {
@@ -14,20 +17,20 @@ namespace {
 Type f32(std::vector<int64_t> dims) { return make_type(DType::kF32, dims); }
 
 TEST(Type, EqualTypesAreOneObject) {
-  EXPECT_EQ(f32({4, 8}).rep(), f32({4, 8}).rep());
+  EXPECT_EQ(&f32({4, 8}).text(), &f32({4, 8}).text());
   EXPECT_FALSE(f32({4, 8}) == f32({8, 4}));
   EXPECT_FALSE(f32({4}) == make_type(DType::kS32, std::vector<int64_t>{4}));
   EXPECT_FALSE(f32({}) == f32({1}));
 }
 
 TEST(Type, ThreadsGetTheSameObject) {
-  std::vector<const Type::Rep*> seen(8);
+  std::vector<const std::string*> seen(8);
   {
     std::vector<std::jthread> threads;
     for (size_t i = 0; i < seen.size(); ++i)
-      threads.emplace_back([&seen, i] { seen[i] = f32({1234, 5, 6}).rep(); });
+      threads.emplace_back([&seen, i] { seen[i] = &f32({1234, 5, 6}).text(); });
   }
-  for (auto* rep : seen) EXPECT_EQ(rep, seen[0]);
+  for (auto* text : seen) EXPECT_EQ(text, seen[0]);
 }
 
 TEST(Type, PrintsAsXlaDoes) {
@@ -61,6 +64,75 @@ TEST(Type, WithChangesOneThing) {
 TEST(Type, NullIsNoType) {
   EXPECT_FALSE(Type());
   EXPECT_TRUE(f32({}));
+}
+
+// Types that nobody has made before, from `first` on.
+Type rare(int64_t i) { return f32({3, 1'000'000 + i}); }
+
+TEST(Type, TableIsBoundedWhereShapesNeverRepeat) {
+  size_t before = live_types();
+  for (int64_t i = 0; i < 20'000; ++i) EXPECT_EQ(rare(i).dim(1), 1'000'000 + i);
+  EXPECT_LE(live_types(), std::max(before, Type::kForever) + 1);
+}
+
+TEST(Type, CountedTypesLiveAsLongAsTheyAreHeld) {
+  for (int64_t i = 0; i < static_cast<int64_t>(Type::kForever); ++i) rare(i);
+  size_t before = live_types();
+  {
+    Type a = rare(50'000), b = a, moved = std::move(b);
+    std::vector<Type> many(100, a);
+    many.resize(1000, rare(50'001));
+    EXPECT_EQ(live_types(), before + 2);
+    EXPECT_TRUE(rare(50'000) == a && moved == a && !b && !(many.back() == a));
+    a = many.back();
+    a = *&a;
+    EXPECT_EQ(moved.text(), "f32[3,1050000]");
+    EXPECT_EQ(a.with(DType::kF32), a);
+    EXPECT_EQ(live_types(), before + 2);
+  }
+  EXPECT_EQ(live_types(), before);
+}
+
+TEST(Type, NodesHoldTheirTypes) {
+  for (int64_t i = 0; i < static_cast<int64_t>(Type::kForever); ++i) rare(i);
+  size_t before = live_types();
+  {
+    Value leaf{Node::make_fill(rare(60'000), Scalar{}), 0};
+    static const OpKind kind = make_kind("test::two_results");
+    Type types[] = {rare(60'001), Type()};
+    Value made{Node::make(kind, std::span(&leaf, 1), types, {}), 0};
+    leaf = {};
+    types[0] = {};
+    EXPECT_EQ(made.type().text(), "f32[3,1060001]");
+    EXPECT_EQ(made.node->operands()[0].type().text(), "f32[3,1060000]");
+    EXPECT_EQ(live_types(), before + 2);
+  }
+  EXPECT_EQ(live_types(), before);
+}
+
+TEST(Type, KeysOfATypeThatWentAndCameBackAreTheSameAndOfNoOther) {
+  for (int64_t i = 0; i < static_cast<int64_t>(Type::kForever); ++i) rare(i);
+  Hash128 key = mix(Hash128{}, rare(70'000));
+  for (int64_t i = 70'001; i < 70'100; ++i) EXPECT_NE(mix(Hash128{}, rare(i)), key);
+  EXPECT_EQ(mix(Hash128{}, rare(70'000)), key);
+}
+
+TEST(Type, ThreadsThatMakeAndDropTheSameTypesAgree) {
+  for (int64_t i = 0; i < static_cast<int64_t>(Type::kForever); ++i) rare(i);
+  size_t before = live_types();
+  std::atomic<int> wrong{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&wrong] {
+        for (int64_t i = 0; i < 5'000; ++i) {
+          Type a = rare(80'000 + i % 3), b = rare(80'000 + i % 3);
+          wrong += !(a == b) || a.dim(1) != 1'080'000 + i % 3;
+        }
+      });
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(live_types(), before);
 }
 
 struct Promotion {

@@ -91,6 +91,22 @@ def test_a_loader_that_pins_memory_loads(on, device, workers):
     assert got == [[0, 2, 4, 6], [8, 10, 12, 14]]
 
 
+@pytest.mark.parametrize("args", [(), ("xla",), (torch.device("xla:0"),)], ids=str)
+def test_pin_memory_gives_the_tensor_as_it_is(args, on):
+    x = torch.arange(4.0)
+    assert x.pin_memory(*args) is x
+    assert not x.is_pinned()
+
+
+def test_pin_memory_is_put_back(device):
+    before = torch.Tensor.pin_memory
+    torch_pjrt.as_accelerator()
+    torch_pjrt.as_accelerator(False)
+    assert torch.Tensor.pin_memory is before
+    with pytest.raises(RuntimeError, match="no pinned host memory"):
+        torch.ones(2).pin_memory()
+
+
 def test_fork_rng_forks_the_devices_numbers(on, device):
     torch.manual_seed(3)
     with torch.random.fork_rng():

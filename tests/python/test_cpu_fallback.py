@@ -282,8 +282,11 @@ def test_what_cannot_be_put_back_is_refused_by_name(name):
 
 
 COLLECTIVES = """
-import torch, torch_pjrt, torch.distributed as dist
-dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+import os, torch, torch_pjrt, torch.distributed as dist
+from torch.testing._internal.distributed.fake_pg import FakeStore
+backend = os.environ["BACKEND"]
+store = FakeStore() if backend == "fake" else dist.HashStore()
+dist.init_process_group(backend, store=store, rank=0, world_size=2 if backend == "fake" else 1)
 x = torch.arange(4.0).to("xla")
 group = dist.group.WORLD.group_name
 functional = torch.ops._c10d_functional
@@ -297,22 +300,71 @@ calls = {
     "dist.all_reduce": lambda: dist.all_reduce(x.clone()),
     "dist.all_gather_into_tensor": lambda: dist.all_gather_into_tensor(torch.zeros(4).to("xla"), x),
     "dist.broadcast": lambda: dist.broadcast(x.clone(), 0),
-    "dist.barrier of tensors": lambda: dist.reduce_scatter_tensor(torch.zeros(4).to("xla"), x),
+    "dist.reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(torch.zeros(4).to("xla"), x),
+    "dist.gather": lambda: dist.gather(x, [torch.zeros(4).to("xla")]),
+    "dist.scatter": lambda: dist.scatter(torch.zeros(4).to("xla"), [x]),
+    "dist.send": lambda: dist.isend(x, 0),
+    "DDP": lambda: torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2).to("xla")),
+    "DDP device_ids": lambda: torch.nn.parallel.DistributedDataParallel(
+        torch.nn.Linear(2, 2).to("xla"), device_ids=[0]),
+    "symm_mem": lambda: torch.ops.symm_mem.one_shot_all_reduce(x, "sum", group),
 }
 for name, call in calls.items():
     try:
         given = call()
+        given = getattr(given, "tolist", lambda: given)()
     except RuntimeError as e:
-        words = str(e)
-        assert "c10d" in words.splitlines()[0] or "xla" in words.splitlines()[0], (name, words)
+        first, *rest = str(e).splitlines()
+        assert "c10d" in first.split("::")[0] and ": this process group" in first, (name, str(e))
+        assert "gloo" in first and any("try: " in line for line in rest), (name, str(e))
     else:
         raise AssertionError(f"{name} gave {given}")
-assert dist.all_reduce(torch.ones(2)) is None, "CPU tensors go on"
+if backend == "gloo":
+    assert dist.all_reduce(torch.ones(2)) is None, "CPU tensors go on"
+    torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 2))(torch.ones(1, 2))
 assert x.tolist() == [0, 1, 2, 3]
 dist.destroy_process_group()
 """
 
 
-def test_collectives_are_refused_and_not_lost(run_python):
-    done = run_python(code=COLLECTIVES)
+DTENSORS = """
+import warnings, torch, torch_pjrt, torch.distributed as dist
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, init_device_mesh
+from torch.distributed.tensor import distribute_tensor
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+x = torch.arange(4.0).to("xla")
+
+def calls(mesh):
+    def sharded(placement):
+        return DTensor.from_local(x.clone(), mesh, [placement], run_check=False)
+    yield lambda: sharded(Shard(0)).redistribute(mesh, [Replicate()]).to_local()
+    yield lambda: sharded(Replicate()).redistribute(mesh, [Shard(0)]).to_local()
+    yield lambda: sharded(Shard(0)).full_tensor()
+    yield lambda: sharded(Partial()).full_tensor()
+    yield lambda: distribute_tensor(x, mesh, [Shard(0)]).full_tensor()
+
+right = 0
+for where in ("cpu", "xla"):
+    for call in calls(init_device_mesh(where, (1,))):
+        try:
+            given = call().tolist()
+        except Exception as e:
+            assert where == "xla", e
+        else:
+            right += 1
+            assert given == [0, 1, 2, 3], given
+assert right >= 5, "a mesh of the CPU works"
+dist.destroy_process_group()
+"""
+
+
+def test_distributed_tensors_give_their_values_or_raise(run_python):
+    """PyTorch makes no process groups for a mesh of xla, and moves tensors to one of the CPU."""
+    done = run_python(code=DTENSORS)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("backend", ["gloo", "fake"])
+def test_collectives_are_refused_and_not_lost(backend, run_python):
+    done = run_python(code=COLLECTIVES, BACKEND=backend)
     assert done.returncode == 0, done.stderr

@@ -89,6 +89,58 @@ def test_quantised_and_mkldnn_tensors_are_refused():
         DENSE.to("xla").to_mkldnn()
 
 
+QUANTISED = {
+    "per tensor": lambda: torch.quantize_per_tensor(DENSE, 0.1, 0, torch.qint8),
+    "per channel": lambda: torch.quantize_per_channel(
+        DENSE, torch.ones(4), torch.zeros(4, dtype=torch.long), 0, torch.quint8
+    ),
+    "qint32": lambda: torch.quantize_per_tensor(DENSE, 0.1, 0, torch.qint32),
+}
+MOVED = {
+    "to": lambda q: q.to("xla"),
+    "to with a dtype": lambda q: q.to("xla", torch.float32),
+    "to of another": lambda q: q.to(DENSE.to("xla")),
+    "copy_": lambda q: torch.zeros(4, 4, device="xla").copy_(q),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("how", MOVED)
+@pytest.mark.parametrize("name", QUANTISED)
+def test_quantised_tensors_of_the_cpu_do_not_stay_there_without_a_word(name, how):
+    with pytest.raises(NotImplementedError, match="no quantised tensors") as e:
+        MOVED[how](QUANTISED[name]())
+    assert ".dequantize()" in str(e.value)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", QUANTISED)
+def test_quantised_tensors_go_on_on_the_cpu(name):
+    q = QUANTISED[name]()
+    assert torch.equal(q.to("cpu", copy=True).dequantize(), q.dequantize())
+    assert torch.equal(q.dequantize().to("xla").cpu(), q.dequantize())
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "pin", [torch.Tensor.pin_memory, lambda x: x.untyped_storage().pin_memory()]
+)
+def test_bare_pin_memory_keeps_pytorchs_words_and_says_what_to_do(pin):
+    with pytest.raises(RuntimeError, match=r"^Cannot access accelerator device") as e:
+        pin(DENSE)
+    assert "try: leave pin_memory() out" in str(e.value)
+    assert not DENSE.is_pinned()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_that_is_to_pin_says_so_and_loads(workers):
+    data = torch.utils.data.TensorDataset(torch.arange(4.0))
+    loader = torch.utils.data.DataLoader(data, 2, pin_memory=True, num_workers=workers)
+    with pytest.warns(UserWarning, match="no accelerator is found"):
+        got = [(x.to("xla") * 2).tolist() for (x,) in loader]
+    assert got == [[0, 2], [4, 6]]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_pinned_memory_says_that_none_is_needed():
     with pytest.raises(RuntimeError, match="no pinned host memory") as e:
