@@ -97,7 +97,7 @@ Export::Program Export::finish(const std::vector<at::Tensor>& outputs, lower::Di
   for (size_t i = 0; i < leaves_.size(); ++i) {
     ir::Value now = resolved_value(stand_ins()[i]);
     if (now.node == leaves_[i]) continue;
-    if (now.type().rep() != leaves_[i]->types()[0].rep())
+    if (!(now.type() == leaves_[i]->types()[0]))
       fail(Code::kRuntime, cat("torch_pjrt.export: ", name_, " changes the size of argument ", i));
     made.updated.push_back(static_cast<uint32_t>(i));
     roots.push_back(std::move(now));
