@@ -220,7 +220,9 @@ class _MarkWithGradients(torch.autograd.Function):
 
 def mark_sharding_with_gradients(t: torch.Tensor, mesh: Mesh, partition_spec: Spec) -> torch.Tensor:
     """`t` with a constraint on its value and on its gradient, as a new tensor."""
-    out: torch.Tensor = _MarkWithGradients.apply(t, mesh.sharding(partition_spec))  # type: ignore[no-untyped-call]
+    out: torch.Tensor = _MarkWithGradients.apply(  # type: ignore[no-untyped-call]
+        t, mesh.sharding(partition_spec)
+    )
     return out
 
 
