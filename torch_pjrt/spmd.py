@@ -220,7 +220,9 @@ class _MarkWithGradients(torch.autograd.Function):
 
 def mark_sharding_with_gradients(t: torch.Tensor, mesh: Mesh, partition_spec: Spec) -> torch.Tensor:
     """`t` with a constraint on its value and on its gradient, as a new tensor."""
-    out: torch.Tensor = _MarkWithGradients.apply(t, mesh.sharding(partition_spec))  # type: ignore[no-untyped-call]
+    out: torch.Tensor = _MarkWithGradients.apply(  # type: ignore[no-untyped-call]
+        t, mesh.sharding(partition_spec)
+    )
     return out
 
 
@@ -270,11 +272,12 @@ def _cells(s: Sharding) -> tuple[list[list[str]], tuple[int, int]]:
     for device, index in s.boxes:
         held.setdefault(tuple(i.start for i in index), []).append(device)
     cut = [d for d, (n, m) in enumerate(zip(s.shape, s.shard_shape, strict=True)) if n != m]
-    rows = cut[0] if cut else 0
+    across = len(cut) == 1 and 0 < cut[0] == len(s.shape) - 1  # only the last is cut: side by side
+    rows = -1 if across else cut[0] if cut else 0
     columns = next((d for d in cut if d > rows), -1)
     grid: dict[int, list[str]] = {}
     for start, devices in sorted(held.items()):
-        row = start[rows] if start else 0
+        row = start[rows] if start and rows >= 0 else 0
         grid.setdefault(row, []).append(",".join(map(str, sorted(devices))))
     return list(grid.values()), (rows, columns)
 
@@ -288,8 +291,8 @@ def _picture(s: Sharding) -> str:
     line = "+" + "+".join("-" * width for _ in range(max(map(len, cells)))) + "+"
     body = [head]
     if any(n != m for n, m in zip(s.shape, s.shard_shape, strict=True)):
-        across = f", across dim {columns}" if columns >= 0 else ""
-        body.append(f"down dim {rows}{across}; devices that hold each part:")
+        ways = [f"{way} dim {d}" for way, d in (("down", rows), ("across", columns)) if d >= 0]
+        body.append(f"{', '.join(ways)}; devices that hold each part:")
     body.append(line)
     for row in cells:
         body += ["|" + "|".join(c.center(width) for c in row) + "|", line]
