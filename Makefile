@@ -59,6 +59,7 @@ check: setup
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/mypy
+	$(BIN)/mypy bench/spmd.py
 
 # The seconds of each stage and of all come last.
 test: setup

@@ -21,7 +21,7 @@ import torch_pjrt
 
 
 def data(rank: int, world: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """This rank's digits, f32[n,64], and labels, s64[n]."""
+    """Digits of this rank, f32[n,64], and their labels, s64[n]."""
     digits = load_digits()
     x = torch.tensor(digits.data, dtype=torch.float32) / 16
     y = torch.tensor(digits.target)

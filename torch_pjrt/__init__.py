@@ -71,7 +71,7 @@ def sync(wait: bool = False) -> None:
     """Runs everything recorded so far, as one program; with `wait`, until the results are there.
 
     Recording goes on while the program runs. Reading a value does the same for what it needs.
-    Inside a function that is compiled it does nothing: that launches when it is called.
+    Inside a function that is compiled or captured it does nothing: that launches when it is called.
     """
     if not torch.compiler.is_compiling():
         _C.sync(wait)

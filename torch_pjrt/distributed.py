@@ -11,6 +11,7 @@ CPU tensors of the same group go to gloo directly, so object collectives need no
     model = torch.nn.parallel.DistributedDataParallel(model.to("xla"))
 """
 
+import importlib
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +23,7 @@ __all__ = ["install"]
 
 def _create(options: Any, _backend_options: Any = None) -> Any:
     """The group of one rank, as `torch.distributed` asks for it."""
-    import torch.distributed as dist
+    dist: Any = importlib.import_module("torch.distributed")
 
     timeout: Any = options.timeout
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
@@ -47,9 +48,7 @@ def _create(options: Any, _backend_options: Any = None) -> Any:
 
 def _register(module: Any) -> None:
     if "xla" not in module.Backend.backend_list:
-        module.Backend.register_backend(
-            "xla", _create, extended_api=True, devices=["cpu", "xla"]
-        )
+        module.Backend.register_backend("xla", _create, extended_api=True, devices=["cpu", "xla"])
 
 
 def install() -> None:

@@ -22,9 +22,8 @@ void define_distributed(py::module_& m) {
       py::arg("timeout_s"));
   m.def("set_processes", &set_processes, py::arg("rank"), py::arg("size"), py::arg("store"));
   m.def("collective_token", &collective_token, py::arg("device"));
-  m.def("set_traced_token", [](std::optional<at::Tensor> t) {
-    set_traced_token(t ? std::move(*t) : at::Tensor());
-  });
+  m.def("set_traced_token",
+        [](std::optional<at::Tensor> t) { set_traced_token(t ? std::move(*t) : at::Tensor()); });
 }
 
 }  // namespace tp::bind

@@ -402,9 +402,8 @@ std::vector<V> Builder::custom_call(std::string_view target, std::span<const V> 
   for (const V& v : in) operands.push_back(v.type);
   return ops("stablehlo.custom_call", in, out,
              cat("api_version = 4 : i32, call_target_name = \"", target, "\", backend_config = {",
-                 config, "}, ", has_effects ? "has_side_effect = true, " : "",
-                 "operand_layouts = ", row_major_layouts(operands),
-                 ", result_layouts = ", row_major_layouts(out)));
+                 config, "}, ", has_effects ? "has_side_effect = true, " : "", "operand_layouts = ",
+                 row_major_layouts(operands), ", result_layouts = ", row_major_layouts(out)));
 }
 
 std::vector<V> Builder::rng_bits(V state, Type out) {

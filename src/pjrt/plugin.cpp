@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -81,9 +82,16 @@ std::vector<std::pair<std::string, std::string>> Plugin::attributes() const {
   return out;
 }
 
+int extension_type(const PJRT_Extension_Base& e) {
+  int type;
+  static_assert(sizeof type == sizeof e.type);
+  std::memcpy(&type, &e.type, sizeof type);
+  return type;
+}
+
 const PJRT_Extension_Base* Plugin::extension(int type) const {
   for (const PJRT_Extension_Base* e = api_->extension_start; e; e = e->next)
-    if (static_cast<int>(e->type) == type) return e;
+    if (extension_type(*e) == type) return e;
   return nullptr;
 }
 

@@ -32,4 +32,7 @@ class Plugin {
   const PJRT_Api* api_;
 };
 
+// As a number: a newer plugin has types that the header's enum does not.
+int extension_type(const PJRT_Extension_Base& e);
+
 }  // namespace tp::pjrt

@@ -151,7 +151,7 @@ void register_all() {
   register_events(aten);
   register_layouts(aten, autograd);
   register_beside_layouts(library("aten", c10::DispatchKey::CPU, __LINE__),
-                          library("aten", c10::DispatchKey::QuantizedCPU, __LINE__));
+                          library("aten", c10::DispatchKey::QuantizedXLA, __LINE__));
   for (auto key : {c10::DispatchKey::SparseXLA, c10::DispatchKey::SparseCsrXLA,
                    c10::DispatchKey::NestedTensorXLA, c10::DispatchKey::QuantizedXLA})
     register_foreign_layout(library("_", key, __LINE__), key);

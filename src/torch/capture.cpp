@@ -158,6 +158,10 @@ void Capture::keep_results(const Synced& synced, const std::vector<at::Tensor>& 
   };
   for (const AliasPtr& a : aliases_where(updated))
     to.updates_.emplace_back(WeakAlias(a), value_of.at(a->id));
+  for (const Captured::State& s : to.states_) {
+    AliasPtr a = s.alias.lock();
+    to.replaced_.push_back(a && updated(*a));
+  }
 }
 
 std::shared_ptr<Captured> Capture::finish(const std::vector<at::Tensor>& outputs) {
@@ -227,7 +231,10 @@ std::vector<at::Tensor> Captured::run(const std::vector<at::Tensor>& arguments) 
   }
   for (const AliasPtr& a : aliases) buffers.push_back(computed(*a));
   Lent lent(buffers.size());
-  for (uint32_t i : replay_->donors()) lent.take(i, aliases[i], buffers[i]);
+  // A buffer may only go where its tensor gets another one: which ones a recording gave away
+  // depends on who held them then.
+  for (uint32_t i : replay_->donors())
+    if (i >= replaced_.size() || replaced_[i]) lent.take(i, aliases[i], buffers[i]);
   std::vector<DataPtr> values = launch(*replay_, buffers, lent, "a captured step");
   for (const auto& [alias, value] : updates_) {
     AliasPtr a = alias.lock();

@@ -49,6 +49,7 @@ class Captured {
   // That are no generator's, each with its op and line.
   std::vector<std::pair<ir::Scalar, std::string>> numbers_;
   std::vector<State> states_;    // the first arguments of the replay; the step's come behind them
+  std::vector<bool> replaced_;   // of states_: does the step give the tensor another buffer?
   std::vector<ir::Type> types_;  // of the step's arguments
   std::vector<std::pair<c10::weak_intrusive_ptr<Alias>, uint32_t>> updates_;  // alias, its value
   // Roots, and tensors that outlive the step, updated or not.

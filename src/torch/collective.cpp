@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 
 #include "base/error.h"
 #include "base/lru.h"
@@ -37,6 +38,7 @@ struct Group {
   std::mutex mu;  // one collective of a group at a time
   uint64_t number = 0;
   std::set<std::string> compared;  // calls of which all ranks are known to make the same
+  std::string failure;  // of the first collective that failed: ranks have lost each other
 };
 using GroupPtr = std::shared_ptr<Group>;
 
@@ -323,14 +325,24 @@ class Engine {
     at::Tensor from = bytes_of(in), to = bytes_of(out);
     wait(engine().alltoall_base(to, from, got, sent));
   }
+  // Goes on: two ranks may send to each other before they receive. The bytes are the thread's own.
   void send(const at::Tensor& in, int64_t to, int64_t tag) {
-    std::vector<at::Tensor> v{bytes_of(in)};
-    wait(engine().send(v, static_cast<int>(to), static_cast<int>(tag)));
+    std::vector<at::Tensor> v{bytes_of(in).clone()};
+    auto work = engine().send(v, static_cast<int>(to), static_cast<int>(tag));
+    std::thread([work, v] {
+      try {
+        work->wait();
+      } catch (const std::exception& e) {
+        probe::say(0, cat("a send to another rank failed: ", e.what()));
+      }
+    }).detach();
   }
+  // Not in steps, as others: to gloo a wait that ends early is a failure.
   void recv(at::Tensor& out, int64_t from, int64_t tag) {
     std::vector<at::Tensor> v{bytes_of(out)};
-    wait(from < 0 ? engine().recvAnysource(v, static_cast<int>(tag))
-                  : engine().recv(v, static_cast<int>(from), static_cast<int>(tag)));
+    auto work = from < 0 ? engine().recvAnysource(v, static_cast<int>(tag))
+                         : engine().recv(v, static_cast<int>(from), static_cast<int>(tag));
+    work->wait();
   }
 
   Group& g_;
@@ -360,17 +372,19 @@ std::tuple<at::Tensor, at::Tensor> run(const at::Tensor& input, const at::Tensor
   ++g->number;
   at::Tensor in = input.contiguous(), out = at::empty(shape, input.options());
   Standing at(*g, call_text(kind, in, shape, parameters));
+  TORCH_CHECK_WITH(DistBackendError, g->failure.empty(), g->failure);
   try {
     if (at.is_new() && !is_point_to_point(kind)) compare_new(*g, at);
     Engine(*g, at).run(kind, in, out, parameters);
     at.agreed();
   } catch (const std::exception& e) {
     auto* c10_error = dynamic_cast<const c10::Error*>(&e);
-    std::string why = c10_error ? c10_error->what_without_backtrace() : e.what();
-    if (why.starts_with("the ranks of")) TORCH_CHECK(false, why);
-    TORCH_CHECK_WITH(DistBackendError, false, at.where(), ": ", why,
-                     "\n  another rank raised, died, or is later than the group's timeout of ",
-                     g->is.timeout.count() / 1000, " s: look at its messages");
+    g->failure = c10_error ? c10_error->what_without_backtrace() : e.what();
+    if (!g->failure.starts_with("the ranks of"))
+      g->failure = cat(at.where(), ": ", g->failure,
+                       "\n  another rank raised, died, or is later than the group's timeout of ",
+                       g->is.timeout.count() / 1000, " s: look at its messages");
+    TORCH_CHECK_WITH(DistBackendError, false, g->failure);
   }
   return {out, token.clone()};
 }
@@ -405,6 +419,14 @@ void release_group(const std::string& name) {
   groups().by_name.erase(name);
 }
 
+bool collectives_pending() {
+  GilRelease no_gil;
+  std::lock_guard lock(g_token_mu);
+  for (const auto& [device, token] : tokens())
+    if (std::string_view(state_of(impl_of(token))) == "ir") return true;
+  return false;
+}
+
 at::Tensor collective_token(int device) {
   GilRelease no_gil;
   std::lock_guard lock(g_token_mu);
@@ -428,10 +450,9 @@ at::Tensor record_collective(const CollectiveGroup& group, const CollectiveCall&
   GilRelease no_gil;
   std::unique_lock lock(g_token_mu, std::defer_lock);
   if (!t_traced_token.defined()) lock.lock();
-  at::Tensor token = t_traced_token.defined() ? t_traced_token
-                                              : token_locked(impl_of(input).device().index());
-  auto [out, next] =
-      op.call(input, token, call.kind, group.name, call.shape, call.parameters);
+  at::Tensor token =
+      t_traced_token.defined() ? t_traced_token : token_locked(impl_of(input).device().index());
+  auto [out, next] = op.call(input, token, call.kind, group.name, call.shape, call.parameters);
   token.copy_(next);
   return out;
 }

@@ -13,11 +13,11 @@
 // kernel runs on threads of the plugin; a group's state has a lock of its own.
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
 #include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 namespace tp::torch_room {
@@ -50,6 +50,9 @@ struct CollectiveCall {
 // collectives.
 at::Tensor record_collective(const CollectiveGroup& group, const CollectiveCall& call,
                              const at::Tensor& input);
+
+// Were collectives recorded that no sync has launched?
+bool collectives_pending();
 
 // The token of a device: s32[1]. A traced function (trace.h) that has collectives takes it as an
 // argument: between set_traced_token(stand-in) and set_traced_token({}) the calling thread's

@@ -69,8 +69,8 @@ void check_namespace(const std::string& name) {
        cat(name,
            ": this process group has no device xla (gloo carries CPU tensors only), and what it "
            "receives for a tensor of xla would be lost"),
-       "give single calls CPU tensors (x.cpu()) and move the results to xla; a module under "
-       "DistributedDataParallel, FSDP or DTensor stays on the CPU, or trains in one process");
+       "torch.distributed.init_process_group(\"xla\") and the calls of torch.distributed; or give "
+       "single calls CPU tensors (x.cpu()) and move the results to xla");
 }
 
 bool is_plain(const c10::IValue& v) {

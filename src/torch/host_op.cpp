@@ -122,9 +122,9 @@ std::unique_ptr<HostForm> make_form(const c10::OperatorHandle& op) {
   if (!origin || !fits_by_tags(origin->functional)) return nullptr;
   std::string name = display(origin->functional.operator_name());
   const ops::Row& row = ops::host_row(name);
-  auto form = std::make_unique<HostForm>(
-      HostForm{op_info(row, origin->functional.schema()), origin->kind, exception_of(name),
-               probe::counter(cat("hostop::", std::string_view(name).substr(name.find("::") + 2)))});
+  auto form = std::make_unique<HostForm>(HostForm{
+      op_info(row, origin->functional.schema()), origin->kind, exception_of(name),
+      probe::counter(cat("hostop::", std::string_view(name).substr(name.find("::") + 2)))});
   // Another tolerance is no other program.
   for (ArgInfo& a : form->info.args) {
     a.as_number = a.kind == ArgKind::kFloat;

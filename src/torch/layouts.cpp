@@ -2,7 +2,6 @@
 
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/ops/_pin_memory_native.h>
-#include <ATen/ops/_to_copy_native.h>
 
 #include "base/text.h"
 #include "torch/errors.h"
@@ -50,16 +49,6 @@ constexpr const char* kToNested[] = {"_nested_tensor_from_tensor_list", "_nested
 constexpr const char* kToQuantized[] = {"quantize_per_tensor", "quantize_per_tensor.tensor_qparams",
                                         "quantize_per_channel", "quantize_per_tensor_dynamic"};
 
-// PyTorch's own makes a tensor like `self` and does not look at the device: it would stay here.
-at::Tensor quantized_to_copy(const at::Tensor& self, std::optional<at::ScalarType> dtype,
-                             std::optional<at::Layout> layout, std::optional<at::Device> device,
-                             std::optional<bool> pin, bool non_blocking,
-                             std::optional<at::MemoryFormat> format) {
-  if (device && device->is_xla())
-    guarded([] { fail_for(kQuantized); }, [] { return std::string("aten::_to_copy"); });
-  return at::native::_to_copy(self, dtype, layout, device, pin, non_blocking, format);
-}
-
 at::Tensor pin_memory(const at::Tensor& self, std::optional<at::Device> device) {
   TORCH_CHECK(device || at::getAccelerator(false),
               "Cannot access accelerator device when none is available.\n"
@@ -72,7 +61,8 @@ at::Tensor pin_memory(const at::Tensor& self, std::optional<at::Device> device) 
 
 void register_beside_layouts(torch::Library& cpu, torch::Library& quantized) {
   cpu.impl("_pin_memory", TORCH_FN(pin_memory));
-  quantized.impl("_to_copy", TORCH_FN(quantized_to_copy));
+  // PyTorch's own copy makes a tensor like `self` and does not look at the device.
+  quantized.impl("_to_copy", refusal<kQuantized>());
 }
 
 void register_layouts(torch::Library& m, torch::Library& autograd) {

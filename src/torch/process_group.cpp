@@ -3,12 +3,12 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 #include <torch/library.h>
 
 #include <functional>
 #include <map>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 
 #include "base/text.h"
 #include "client/registry.h"
@@ -19,12 +19,12 @@
 namespace tp::torch_room {
 namespace {
 
+using at::Tensor;
 using c10::intrusive_ptr;
 using c10d::OpType;
 using c10d::ProcessGroup;
 using c10d::ReduceOp;
 using c10d::Work;
-using at::Tensor;
 using Tensors = std::vector<Tensor>;
 
 // --- what a call gives ---------------------------------------------------------------------------
@@ -40,13 +40,11 @@ class Recorded final : public Work {
   void synchronize() override {}
   Tensors result() override { return results_; }
   intrusive_ptr<c10::ivalue::Future> getFuture() override {
-    std::vector<c10::Device> devices;
-    for (const Tensor& t : results_)
-      if (std::find(devices.begin(), devices.end(), t.device()) == devices.end())
-        devices.push_back(t.device());
+    // Of no device: a future of xla's would record an event, which launches what is pending.
     auto future = c10::make_intrusive<c10::ivalue::Future>(
-        c10::ListType::create(c10::TensorType::get()), devices);
-    future->markCompleted(c10::IValue(results_));
+        c10::ListType::create(c10::TensorType::get()), std::vector<c10::Device>());
+    future->markCompleted(c10::IValue(results_),
+                          std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>>());
     return future;
   }
 
@@ -297,22 +295,33 @@ class XlaBackend final : public c10d::Backend {
 
   // Ranks leave once all have come and done what they recorded before.
   intrusive_ptr<Work> barrier(const c10d::BarrierOptions& o) override {
+    finish_work();
     GilRelease no_gil;
-    sync_all();
-    wait_all();
     return engine().barrier(o);
   }
   void monitoredBarrier(const c10d::BarrierOptions& o, bool all) override {
+    finish_work();
     GilRelease no_gil;
-    sync_all();
-    wait_all();
     engine().monitoredBarrier(o, all);
   }
   void abort() override { group_.engine->abort(); }
   void shutdown() override { group_.engine->shutdown(); }
 
  private:
-  c10d::Backend& engine() { return *group_.engine; }
+  // For a call that blocks: collectives that were recorded before it have to be on their way.
+  c10d::Backend& engine() {
+    if (collectives_pending()) {
+      GilRelease no_gil;
+      sync_all();
+    }
+    return *group_.engine;
+  }
+
+  static void finish_work() {
+    GilRelease no_gil;
+    sync_all();
+    wait_all();
+  }
 
   Tensor call(std::string kind, const Tensor& in, at::IntArrayRef shape,
               std::vector<int64_t> parameters) {
@@ -327,8 +336,8 @@ class XlaBackend final : public c10d::Backend {
   }
   static void put(const Tensor& to, const Tensor& from) { to.copy_(from.reshape(to.sizes())); }
   void spread(const Tensors& to, const Tensor& from) {
-    TORCH_CHECK_VALUE(to.size() == static_cast<size_t>(getSize()), "one output tensor a rank: ",
-                      getSize(), " expected, found ", to.size());
+    TORCH_CHECK_VALUE(to.size() == static_cast<size_t>(getSize()),
+                      "one output tensor a rank: ", getSize(), " expected, found ", to.size());
     for (size_t i = 0; i < to.size(); ++i) put(to[i], from.select(0, static_cast<int64_t>(i)));
   }
   intrusive_ptr<Work> done(OpType type, Tensors results) {
@@ -347,7 +356,8 @@ class XlaBackend final : public c10d::Backend {
   std::vector<int64_t> splits(const char* what, const Tensor& t, std::vector<int64_t> given) {
     int64_t rows = t.dim() ? t.size(0) : 1;
     if (given.empty()) {
-      TORCH_CHECK(rows % getSize() == 0, "Tensor's dim 0 does not divide equally across group size");
+      TORCH_CHECK(rows % getSize() == 0,
+                  "Tensor's dim 0 does not divide equally across group size");
       return std::vector<int64_t>(static_cast<size_t>(getSize()), rows / getSize());
     }
     TORCH_CHECK(given.size() == static_cast<size_t>(getSize()),
@@ -367,12 +377,18 @@ using Op = intrusive_ptr<ReduceOp>;
 using Given = at::TensorList;
 using Lists = std::vector<Tensors>;
 
+[[noreturn]] void refuse_group(const std::string& name) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "c10d: this process group (", name,
+      ") has no device xla: gloo and its like carry CPU tensors only\n  try: "
+      "torch.distributed.init_process_group(\"xla\"), or \"cpu:gloo,xla:xla\"; or give single "
+      "calls CPU tensors (x.cpu()) and move the results");
+}
+
 c10d::Backend& backend(const Group& g) {
   bool serves = false;
   for (const c10::Device& d : g->getDeviceTypes()) serves |= d.type() == c10::kXLA;
-  TORCH_CHECK(serves, "process group of backend ", g->getBackendName(),
-              " has no collectives of device xla\n  try: torch.distributed.init_process_group("
-              "\"xla\"), or \"cpu:gloo,xla:xla\"");
+  if (!serves) refuse_group(g->getBackendName());
   return *g->getBackend(c10::DeviceType::XLA);
 }
 
@@ -408,8 +424,8 @@ intrusive_ptr<Work> recv_any(Given t, const Group& g, int64_t tag) {
   Tensors v = t.vec();
   return backend(g).recvAnysource(v, static_cast<int>(tag));
 }
-intrusive_ptr<Work> reduce(Given t, const Group& g, const Op& op, int64_t root, int64_t,
-                           bool async, int64_t timeout) {
+intrusive_ptr<Work> reduce(Given t, const Group& g, const Op& op, int64_t root, int64_t, bool async,
+                           int64_t timeout) {
   Tensors v = t.vec();
   auto o = reducing<c10d::ReduceOptions>(op, timeout, async);
   o.rootRank = root;
@@ -467,9 +483,9 @@ std::tuple<Tensors, intrusive_ptr<Work>> reduce_scatter(const Given& out, const 
   auto work = backend(g).reduce_scatter(to, from, o);
   return {to, work};
 }
-std::tuple<Tensor, intrusive_ptr<Work>> reduce_scatter_base(Tensor& out, Tensor& in,
-                                                            const Group& g, const Op& op,
-                                                            bool async, int64_t timeout) {
+std::tuple<Tensor, intrusive_ptr<Work>> reduce_scatter_base(Tensor& out, Tensor& in, const Group& g,
+                                                            const Op& op, bool async,
+                                                            int64_t timeout) {
   auto o = reducing<c10d::ReduceScatterOptions>(op, timeout, async);
   auto work = backend(g)._reduce_scatter_base(out, in, o);
   return {out, work};
@@ -493,8 +509,8 @@ std::tuple<Tensors, intrusive_ptr<Work>> scatter(const Given& out, const Lists& 
   auto work = backend(g).scatter(to, from, rooted<c10d::ScatterOptions>(root, timeout, async));
   return {to, work};
 }
-std::tuple<Tensors, intrusive_ptr<Work>> alltoall(const Given& out, const Given& in,
-                                                  const Group& g, bool async, int64_t timeout) {
+std::tuple<Tensors, intrusive_ptr<Work>> alltoall(const Given& out, const Given& in, const Group& g,
+                                                  bool async, int64_t timeout) {
   Tensors to = out.vec(), from = in.vec();
   auto work = backend(g).alltoall(to, from, options<c10d::AllToAllOptions>(timeout, async));
   return {to, work};

@@ -20,6 +20,7 @@
 #include "probe/hold.h"
 #include "probe/probe.h"
 #include "torch/asserts.h"
+#include "torch/capture.h"
 #include "torch/census.h"
 #include "torch/checks.h"
 #include "torch/cuts.h"
@@ -460,6 +461,8 @@ Synced sync_captured(int device) {
 bool busy() { return client::forked() || (client::client_exists() && executor().busy()); }
 
 void sync_all() {
+  // What a step launched in its middle would not be replayed.
+  if (g_capture.load(std::memory_order_acquire)) return;
   static probe::Counter& syncs = probe::counter("Sync");
   syncs.add();
   guarded(

@@ -13,7 +13,7 @@ namespace tp::torch_room {
 exec::Executor& executor();
 
 // Computes all pending tensors (the full sync of torch_pjrt.sync()); returns once everything is
-// launched.
+// launched. Does nothing while a step is captured (capture.h).
 void sync_all();
 // Blocks until the devices are idle.
 void wait_all();

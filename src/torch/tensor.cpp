@@ -416,6 +416,9 @@ ir::Type type_of(const Impl& t) {
   return ir::make_type(to_dtype(t.dtype().toScalarType()), span_of(t.sizes()));
 }
 
+// A tensor that nobody writes may be read through ever other windows.
+constexpr size_t kMostGathers = 64;
+
 Value value_of(Impl& t) {
   static const ir::OpKind& kView = kind_of_row("torch_pjrt::view");
   Alias& a = *t.alias();
@@ -429,8 +432,11 @@ Value value_of(Impl& t) {
       if (k == key) return value;
   }
   Value made = make_one(kView, std::span(&root, 1), v.type, v.attrs);
+  decltype(Alias::gathers) old;  // goes without the lock: dropping a node may free buffers
   std::lock_guard lock(state_lock());
-  if (a.value == root) a.gathers.emplace_back(key, made);
+  if (a.value != root) return made;
+  if (a.gathers.size() >= kMostGathers) old.swap(a.gathers);
+  a.gathers.emplace_back(key, made);
   return made;
 }
 

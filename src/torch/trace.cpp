@@ -49,7 +49,8 @@ ArgumentSpec spec_of(const at::Tensor& t) {
 }  // namespace
 
 ir::NodePtr stand_in_leaf(ir::Type type, int device, shard::Ref sharding) {
-  return ir::Node::make_data(type, std::make_shared<Placeholder>(type, device, std::move(sharding)));
+  return ir::Node::make_data(type,
+                             std::make_shared<Placeholder>(type, device, std::move(sharding)));
 }
 
 Trace::Trace(const std::vector<at::Tensor>& arguments, std::string name)

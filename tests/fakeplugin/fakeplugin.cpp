@@ -72,14 +72,19 @@ PJRT_Error* meet(const PJRT_Client_Create_Args& a) {
   int64_t node = option(a, "node_id", -1), nodes = option(a, "num_nodes", 0);
   PJRT_CallbackError fail = &callback_error;
   std::string key = "node" + std::to_string(node), value = "I am " + std::to_string(node);
-  PJRT_KeyValuePutCallback_Args put{.key = key.data(), .key_size = key.size(),
-                                    .value = value.data(), .value_size = value.size(),
-                                    .callback_error = &fail, .user_arg = a.kv_put_user_arg};
+  PJRT_KeyValuePutCallback_Args put{.key = key.data(),
+                                    .key_size = key.size(),
+                                    .value = value.data(),
+                                    .value_size = value.size(),
+                                    .callback_error = &fail,
+                                    .user_arg = a.kv_put_user_arg};
   if (auto* e = a.kv_put_callback(&put)) return e;
   for (int64_t i = 0; i < nodes; ++i) {
     std::string other = "node" + std::to_string(i);
-    PJRT_KeyValueGetCallback_Args get{.key = other.data(), .key_size = other.size(),
-                                      .timeout_in_ms = 5000, .callback_error = &fail,
+    PJRT_KeyValueGetCallback_Args get{.key = other.data(),
+                                      .key_size = other.size(),
+                                      .timeout_in_ms = 5000,
+                                      .callback_error = &fail,
                                       .user_arg = a.kv_get_user_arg};
     if (auto* e = a.kv_get_callback(&get)) return e;
     std::string got(get.value, get.value_size);
@@ -88,7 +93,8 @@ PJRT_Error* meet(const PJRT_Client_Create_Args& a) {
       return error(PJRT_Error_Code_INTERNAL, "node " + std::to_string(i) + " said " + got);
   }
   std::string none = "nobody";
-  PJRT_KeyValueTryGetCallback_Args attempt{.key = none.data(), .key_size = none.size(),
+  PJRT_KeyValueTryGetCallback_Args attempt{.key = none.data(),
+                                           .key_size = none.size(),
                                            .callback_error = &fail,
                                            .user_arg = a.kv_try_get_user_arg};
   if (!a.kv_try_get_callback(&attempt))

@@ -1,5 +1,6 @@
 """Runs a program in several processes that form a process group; for test_distributed.py."""
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -35,38 +36,50 @@ def free_port() -> int:
         return int(s.getsockname()[1])
 
 
-def run_ranks(code: str, folder: Path, world: int = 2, timeout: float = 240, **env) -> list[Rank]:
-    """Runs PRELUDE and `code` as torchrun would, one process a rank; kills all after `timeout` s."""
+def run_ranks(
+    code: str, folder: Path, world: int = 2, timeout: float = 240, **env: str
+) -> list[Rank]:
+    """Runs PRELUDE and `code` as torchrun would, a process a rank; kills all after `timeout` s."""
     script = folder / "program.py"
     script.write_text(PRELUDE + code)
     given = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | env
-    given |= dict(
-        WORLD_SIZE=str(world), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()),
-        OMP_NUM_THREADS="1", TORCH_PJRT_LOG="0",
-    )
-    files = [(open(folder / f"out{r}", "w+"), open(folder / f"err{r}", "w+")) for r in range(world)]
-    started = [
-        subprocess.Popen(
-            [sys.executable, str(script)], stdout=out, stderr=err, text=True,
-            env=given | {"RANK": str(r), "LOCAL_RANK": str(r)},
-        )
-        for r, (out, err) in enumerate(files)
-    ]
+    given |= {
+        "WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "OMP_NUM_THREADS": "1",
+    }
+    with contextlib.ExitStack() as stack:
+        files = [
+            [stack.enter_context(open(folder / f"{name}{r}", "w+")) for name in ("out", "err")]
+            for r in range(world)
+        ]
+        started = [
+            subprocess.Popen(
+                [sys.executable, str(script)],
+                stdout=out,
+                stderr=err,
+                text=True,
+                env=given | {"RANK": str(r), "LOCAL_RANK": str(r)},
+            )
+            for r, (out, err) in enumerate(files)
+        ]
+        end_all(started, timeout)
+        return [
+            Rank(p.returncode, *(f.seek(0) or f.read() for f in pair))
+            for p, pair in zip(started, files, strict=True)
+        ]
+
+
+def end_all(started: list[subprocess.Popen], timeout: float) -> None:
+    """Waits for all, and kills those that still run after `timeout` s."""
     end = time.monotonic() + timeout
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):
         for p in started:
             p.wait(max(0.1, end - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        pass
     for p in started:
         p.kill()
-    done = []
-    for p, (out, err) in zip(started, files, strict=True):
         p.wait()
-        out.seek(0), err.seek(0)
-        done.append(Rank(p.returncode, out.read(), err.read()))
-        out.close(), err.close()
-    return done
 
 
 def all_fine(ranks: list[Rank]) -> list[str]:

@@ -289,3 +289,29 @@ def test_compile_of_a_full_graph_refuses_a_read_at_its_line():
     with pytest.raises(RuntimeError, match=r"test_capture\.py"):
         step(torch.ones(2, device="xla"))
     assert torch_pjrt.compile(lambda x: x.sum().item())(torch.ones(2, device="xla")) == 2
+
+
+@pytest.mark.parametrize(
+    "halfway",
+    [torch_pjrt.sync, lambda: torch.xla.Event().record(), lambda: torch_pjrt.sync(wait=True)],
+    ids=["sync", "an event's record", "sync and wait"],
+)
+def test_what_launches_in_the_middle_of_a_step_does_not_split_it(halfway):
+    def trained(captured):
+        torch.manual_seed(0)
+        w = torch.randn(4, 4).to("xla")
+        total = torch.zeros(4, 4).to("xla")
+
+        def step(x):
+            total.add_(w @ x)
+            halfway()
+            w.mul_(0.5).add_(total)
+            return w.sum()
+
+        run = torch_pjrt.capture(step) if captured else step
+        for i in range(7):
+            run(torch.full((4, 4), float(i)).to("xla"))
+        return w.cpu(), total.cpu()
+
+    for a, b in zip(trained(True), trained(False), strict=True):
+        assert torch.equal(a, b)

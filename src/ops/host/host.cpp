@@ -32,8 +32,8 @@ void host_call(Lowering& l, std::vector<V>& out) {
   std::vector<Type> types;
   for (Type t : n.types())
     if (t) types.push_back(t);
-  std::vector<V> made = l.builder().custom_call(kHostTarget, in, types, call_text(n),
-                                               host_row_of(n.kind())->effects);
+  std::vector<V> made =
+      l.builder().custom_call(kHostTarget, in, types, call_text(n), host_row_of(n.kind())->effects);
   size_t next = 0;
   for (Type t : n.types()) out.push_back(t ? made[next++] : V{});
 }
