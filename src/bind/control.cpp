@@ -1,8 +1,8 @@
 #include "bind/control.h"
 
 #include <pybind11/stl.h>
-#include <torch/csrc/autograd/python_variable.h>
 
+#include "bind/tensors.h"
 #include "torch/body.h"
 
 namespace py = pybind11;
@@ -11,32 +11,15 @@ using namespace tp::torch_room;
 namespace tp::bind {
 namespace {
 
-at::Tensor tensor_of(const py::handle& h) {
-  if (!THPVariable_Check(h.ptr()))
-    throw py::type_error("expected a torch.Tensor, found " +
-                         std::string(py::str(py::type::handle_of(h))));
-  return THPVariable_Unpack(h.ptr());
-}
-
 std::vector<at::Tensor> tensors_of(const py::sequence& list) {
   std::vector<at::Tensor> out;
-  for (const py::handle& h : list) out.push_back(tensor_of(h));
-  return out;
-}
-
-py::object wrapped(const at::Tensor& t) {
-  return t.defined() ? py::reinterpret_steal<py::object>(THPVariable_Wrap(t)) : py::none();
-}
-
-py::list to_list(const std::vector<at::Tensor>& tensors) {
-  py::list out;
-  for (const at::Tensor& t : tensors) out.append(wrapped(t));
+  for (const py::handle& h : list) out.push_back(to_tensor(h));
   return out;
 }
 
 py::tuple source(const Body& b, const py::handle& t) {
-  Body::Source s = b.source(tensor_of(t));
-  return py::make_tuple(s.stand_in, s.value, wrapped(s.base), s.window);
+  Body::Source s = b.source(to_tensor(t));
+  return py::make_tuple(s.stand_in, s.value, from_tensor(s.base), s.window);
 }
 
 py::list loop(const Body* condition, const Body& body, const py::sequence& carried,
@@ -59,14 +42,14 @@ void add_control(py::module_& m) {
       .def("written", &Body::written)
       .def("source", &source)
       .def("outside",
-           [](const Body& b, const py::handle& t) { return wrapped(b.outside(tensor_of(t))); })
+           [](const Body& b, const py::handle& t) { return from_tensor(b.outside(to_tensor(t))); })
       .def("uses", &Body::uses)
       .def_property_readonly("draws", &Body::draws)
       .def("finish", [](Body& b, const py::sequence& results) { b.finish(tensors_of(results)); });
   m.def("record_loop", &loop);
   m.def("record_branch", [](const py::handle& predicate, const Body& on_true, const Body& on_false,
                             const py::sequence& operands) {
-    return to_list(record_branch(tensor_of(predicate), on_true, on_false, tensors_of(operands)));
+    return to_list(record_branch(to_tensor(predicate), on_true, on_false, tensors_of(operands)));
   });
 }
 

@@ -16,6 +16,7 @@
 #include "bind/python.h"
 #include "bind/spmd.h"
 #include "bind/storage.h"
+#include "bind/tensors.h"
 #include "bind/trace.h"
 #include "client/registry.h"
 #include "gen/build_info.h"
@@ -32,16 +33,10 @@
 
 namespace py = pybind11;
 using namespace tp;
+using tp::bind::to_tensor;
 using namespace tp::torch_room;
 
 namespace {
-
-at::Tensor to_tensor(const py::handle& h) {
-  if (!THPVariable_Check(h.ptr()))
-    throw py::type_error("expected a torch.Tensor, found " +
-                         std::string(py::str(py::type::handle_of(h))));
-  return THPVariable_Unpack(h.ptr());
-}
 
 client::OptionValue to_option(const py::handle& h) {
   if (py::isinstance<py::bool_>(h)) return h.cast<bool>();

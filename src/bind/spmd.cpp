@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include "bind/tensors.h"
 #include "shard/op_sharding.h"
 #include "shard/spelling.h"
 #include "torch/runtime.h"
@@ -24,13 +25,6 @@ shard::Mesh mesh_of(std::vector<int> devices, const Axes& axes) {
   shard::Mesh mesh{std::move(devices), {}};
   for (const auto& [name, size] : axes) mesh.axes.push_back({name, size});
   return mesh;
-}
-
-at::Tensor to_tensor(const py::handle& h) {
-  if (!THPVariable_Check(h.ptr()))
-    throw py::type_error("expected a torch.Tensor, found " +
-                         std::string(py::str(py::type::handle_of(h))));
-  return THPVariable_Unpack(h.ptr());
 }
 
 std::vector<int64_t> to_list(std::span<const int64_t> v) { return {v.begin(), v.end()}; }

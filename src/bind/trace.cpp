@@ -13,6 +13,17 @@ using namespace tp::torch_room;
 
 namespace tp::bind {
 
+at::Tensor to_tensor(const py::handle& h) {
+  if (!THPVariable_Check(h.ptr()))
+    throw py::type_error("expected a torch.Tensor, found " +
+                         std::string(py::str(py::type::handle_of(h))));
+  return THPVariable_Unpack(h.ptr());
+}
+
+py::object from_tensor(const at::Tensor& t) {
+  return t.defined() ? py::reinterpret_steal<py::object>(THPVariable_Wrap(t)) : py::none();
+}
+
 std::vector<at::Tensor> tensors_of(const py::list& list) {
   std::vector<at::Tensor> out;
   out.reserve(list.size());
@@ -31,9 +42,7 @@ std::vector<at::Tensor> tensors_of(const py::list& list) {
 
 py::list to_list(const std::vector<at::Tensor>& tensors) {
   py::list out(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i)
-    out[i] = tensors[i].defined() ? py::reinterpret_steal<py::object>(THPVariable_Wrap(tensors[i]))
-                                  : py::object(py::none());
+  for (size_t i = 0; i < tensors.size(); ++i) out[i] = from_tensor(tensors[i]);
   return out;
 }
 

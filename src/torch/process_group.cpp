@@ -148,7 +148,7 @@ class XlaBackend final : public c10d::Backend {
   intrusive_ptr<Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& o) override {
     if (on_cpu(tensors)) return engine().allreduce(tensors, o);
     Tensor t = only(tensors, "all_reduce");
-    put(t, reduced("all_reduce", t, t.sizes(), o.reduceOp, {}));
+    put(t, reduced("all_reduce", t, t.sizes(), o.reduceOp));
     return done(OpType::ALLREDUCE, tensors);
   }
 
@@ -163,8 +163,7 @@ class XlaBackend final : public c10d::Backend {
       std::vector<int64_t> sizes;
       for (const Tensor& t : some) flat.push_back(t.reshape(-1)), sizes.push_back(t.numel());
       Tensor all = at::cat(flat);
-      Tensors parts =
-          reduced("all_reduce", all, all.sizes(), o.reduceOp, {}).split_with_sizes(sizes);
+      Tensors parts = reduced("all_reduce", all, all.sizes(), o.reduceOp).split_with_sizes(sizes);
       for (size_t i = 0; i < some.size(); ++i) put(some[i], parts[i]);
     }
     return done(OpType::ALLREDUCE_COALESCED, tensors);
@@ -236,7 +235,7 @@ class XlaBackend final : public c10d::Backend {
                                      const c10d::ReduceScatterOptions& o) override {
     if (on_cpu(outputs)) return engine().reduce_scatter(outputs, inputs, o);
     Tensor out = only(outputs, "reduce_scatter");
-    put(out, reduced("reduce_scatter", at::stack(inputs.at(0)), out.sizes(), o.reduceOp, {}));
+    put(out, reduced("reduce_scatter", at::stack(inputs.at(0)), out.sizes(), o.reduceOp));
     return done(OpType::REDUCE_SCATTER, outputs);
   }
   intrusive_ptr<Work> _reduce_scatter_base(Tensor& out, Tensor& in,
@@ -244,7 +243,7 @@ class XlaBackend final : public c10d::Backend {
     if (in.is_cpu()) return engine()._reduce_scatter_base(out, in, o);
     TORCH_CHECK_VALUE(in.numel() == out.numel() * getSize(),
                       "input tensor must be the same size as output size times world size");
-    put(out, reduced("reduce_scatter", in, out.sizes(), o.reduceOp, {}));
+    put(out, reduced("reduce_scatter", in, out.sizes(), o.reduceOp));
     return done(OpType::_REDUCE_SCATTER_BASE, {out});
   }
   intrusive_ptr<Work> reduce_scatter_tensor_coalesced(
@@ -328,11 +327,9 @@ class XlaBackend final : public c10d::Backend {
     CollectiveCall c{std::move(kind), shape.vec(), std::move(parameters)};
     return record_collective(group_, c, in);
   }
-  Tensor reduced(std::string kind, const Tensor& in, at::IntArrayRef shape, const ReduceOp& op,
-                 std::vector<int64_t> parameters) {
+  Tensor reduced(std::string kind, const Tensor& in, at::IntArrayRef shape, const ReduceOp& op) {
     Reduction r(op, getSize());
-    parameters.insert(parameters.begin(), r.engine_op());
-    return r.finish(call(std::move(kind), r.prepare(in), shape, std::move(parameters)));
+    return r.finish(call(std::move(kind), r.prepare(in), shape, {r.engine_op()}));
   }
   static void put(const Tensor& to, const Tensor& from) { to.copy_(from.reshape(to.sizes())); }
   void spread(const Tensors& to, const Tensor& from) {

@@ -48,19 +48,16 @@ void fill_events(PJRT_Api& api) {
 
 // ---- client and devices
 
-int64_t device_count(const PJRT_Client_Create_Args& a) {
-  for (size_t i = 0; i < a.num_options; ++i)
-    if (std::string_view(a.create_options[i].name, a.create_options[i].name_size) == "device_count")
-      return a.create_options[i].int64_value;
-  const char* env = std::getenv("TORCH_PJRT_FAKE_DEVICES");
-  return env ? std::strtol(env, nullptr, 10) : 1;
-}
-
 int64_t option(const PJRT_Client_Create_Args& a, std::string_view name, int64_t otherwise) {
   for (size_t i = 0; i < a.num_options; ++i)
     if (std::string_view(a.create_options[i].name, a.create_options[i].name_size) == name)
       return a.create_options[i].int64_value;
   return otherwise;
+}
+
+int64_t device_count(const PJRT_Client_Create_Args& a) {
+  const char* env = std::getenv("TORCH_PJRT_FAKE_DEVICES");
+  return option(a, "device_count", env ? std::strtol(env, nullptr, 10) : 1);
 }
 
 PJRT_Error* callback_error(PJRT_Error_Code code, const char* message, size_t size) {
