@@ -130,6 +130,7 @@ set(TP_CORE
 # The only two rooms that see torch.
 set(TP_TORCH
     src/torch/around.cpp
+    src/torch/alias.cpp
     src/torch/asserts.cpp
     src/torch/autocast.cpp
     src/torch/autograd_threads.cpp
@@ -140,6 +141,7 @@ set(TP_TORCH
     src/torch/census.cpp
     src/torch/checks.cpp
     src/torch/compiled.cpp
+    src/torch/dtypes.cpp
     src/torch/events.cpp
     src/torch/export.cpp
     src/torch/interpreter.cpp

@@ -89,7 +89,7 @@ at::Tensor& number_of(All& a, c10::Device device) {
   client::DataPtr data;
   {
     std::lock_guard lock(state_lock());
-    data = impl_of(t).alias()->data;
+    data = impl_of(t).alias()->buffer();
   }
   if (data && !client::forked() && has_failed(*data)) t.zero_();
   return t;
@@ -159,8 +159,8 @@ std::optional<int> number_there(const at::Tensor& t, Look how) {
   {
     std::lock_guard lock(state_lock());
     const Alias& a = *impl_of(t).alias();
-    if (a.taken || a.pending() || !a.data) return std::nullopt;
-    data = a.data;
+    data = a.buffer();
+    if (!data) return std::nullopt;
   }
   if (how == Look::kWhatIsReady && !data->ready()) return std::nullopt;
   try {

@@ -81,7 +81,7 @@ int64_t Body::stand_in_of(const Alias& a) const {
 std::vector<int64_t> Body::written() const {
   std::vector<int64_t> out;
   for (size_t i = 0; i < aliases_.size(); ++i)
-    if (!(aliases_[i]->value.node == leaves_[i])) out.push_back(static_cast<int64_t>(i));
+    if (!(aliases_[i]->value().node == leaves_[i])) out.push_back(static_cast<int64_t>(i));
   return out;
 }
 
@@ -98,12 +98,12 @@ Body::Source Body::source(const at::Tensor& t) const {
     return a.strides ? other.strides && *a.strides == *other.strides : !other.strides;
   };
   for (size_t i = 0; i < leaves_.size(); ++i)
-    if (a.value.node == leaves_[i] && same_memory(*aliases_[i]))
+    if (a.value().node == leaves_[i] && same_memory(*aliases_[i]))
       return {.stand_in = static_cast<int64_t>(i), .window = true};
   return {
-      .value = number(a.value),
+      .value = number(a.value()),
       .base = make_tensor(
-          a.value, a.strides ? std::span<const int64_t>(*a.strides) : std::span<const int64_t>(),
+          a.value(), a.strides ? std::span<const int64_t>(*a.strides) : std::span<const int64_t>(),
           device_),
       .window = true};
 }

@@ -38,7 +38,7 @@ void add(Cut& c, AliasPtr a) {
     std::lock_guard lock(state_lock());
     if (!a->pending()) return;
     initial = std::exchange(a->initial, ir::NodePtr());
-    value = a->value;
+    value = a->value();
   }
   if (initial) {
     c.initial_values.insert(initial.get());
@@ -60,7 +60,7 @@ void settle(const Cut& c, const exec::SyncResult& result) {
   std::lock_guard lock(state_lock());
   for (size_t i = 0; i < c.aliases.size(); ++i) {
     Alias& a = *c.aliases[i];
-    if (!(a.value == c.plan->root(i)) || a.data) continue;  // written by another thread
+    if (!a.pending() || !(a.value() == c.plan->root(i))) continue;  // written by another thread
     settle(a, result.outputs[i], old);
   }
 }
@@ -144,7 +144,7 @@ bool run_known(Alias& a) {
     std::lock_guard lock(state_lock());
     if (!a.pending()) return true;
     if (a.initial) return false;
-    root = a.value;
+    root = a.value();
   }
   client::DataPtr data;
   {
@@ -155,8 +155,7 @@ bool run_known(Alias& a) {
   count_op();
   Dropped old(1);
   std::lock_guard lock(state_lock());
-  if (!(a.value == root) || a.data) return true;  // written by another thread
-  a.value = Value();                              // `root` has it until the lock is released
+  if (!a.pending() || !(a.value() == root)) return true;  // written by another thread
   settle(a, std::move(data), old);
   return true;
 }

@@ -20,8 +20,8 @@ class Mark {
     std::vector<client::DataPtr> open;
     open.reserve(room_for_aliases());
     for_each_alias([&](Alias& a) {
-      bool ours = a.data && device_index(a.device) == device;
-      if (ours && open.size() < open.capacity()) open.push_back(a.data);
+      bool ours = a.buffer() && device_index(a.device) == device;
+      if (ours && open.size() < open.capacity()) open.push_back(a.buffer());
     });
     auto mark = std::make_shared<Mark>();
     std::erase_if(open, [](const client::DataPtr& d) { return d->ready(); });
@@ -76,7 +76,7 @@ bool EventGuard::queryStream(const c10::Stream& stream) const {
   bool pending = false;
   int device = device_index(stream.device());
   for_each_alias([&](Alias& a) {
-    if (device_index(a.device) == device) pending |= a.pending() && !a.raised;
+    if (device_index(a.device) == device) pending |= a.pending() && !a.raised();
   });
   return !pending && Mark::of_device(device)->ready();
 }

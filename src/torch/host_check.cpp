@@ -33,10 +33,8 @@ ir::NodePtr checked(const ir::Node& n, uint32_t info, std::string_view name, boo
 void replace(const ir::NodePtr& from, const ir::NodePtr& to) {
   Dropped old(room_for_aliases());
   for_each_alias([&](Alias& a) {
-    if (!a.pending() || !(a.value.node == from)) return;
-    ir::Value now{to, a.value.index};
-    old.value(a);
-    a.value = std::move(now);
+    if (!a.pending() || !(a.value().node == from)) return;
+    old.state(a, Alias::Pending{{to, a.value().index}, a.raised()});
     old.gathers(a);
   });
 }
@@ -47,7 +45,7 @@ ir::Value host_value(const Impl& t) {
   {
     std::lock_guard lock(state_lock());
     const Alias& a = *t.alias();
-    if (t.whole() && a.pending()) v = a.value;
+    if (t.whole() && a.pending()) v = a.value();
   }
   return v && v.node->kind().host ? v : ir::Value();
 }

@@ -30,9 +30,9 @@ at::Tensor on_host(const at::Tensor& t) {
   {
     std::lock_guard lock(state_lock());
     const Alias& a = *p->alias();
-    host = a.host.defined() ? a.host : a.uploaded;
+    host = a.host().defined() ? a.host() : a.uploaded();
     row_major = !a.strides;
-    if (a.pending() && a.value.node->role() == ir::Role::kFill) fill = a.value.node->scalar();
+    if (a.pending() && a.value().node->role() == ir::Role::kFill) fill = a.value().node->scalar();
   }
   if (host.defined()) {
     bool plain = host.is_contiguous() && row_major && host.scalar_type() == t.scalar_type();

@@ -29,7 +29,8 @@ std::vector<Live> largest_first() {
   std::vector<Live> live;
   live.reserve(room_for_aliases());
   for_each_alias([&](Alias& a) {
-    if (a.data && live.size() < live.capacity()) live.push_back({a.data->type(), a.made_at});
+    if (a.buffer() && live.size() < live.capacity())
+      live.push_back({a.buffer()->type(), a.made_at});
   });
   std::stable_sort(live.begin(), live.end(),
                    [](const Live& a, const Live& b) { return a.type.bytes() > b.type.bytes(); });

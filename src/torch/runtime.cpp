@@ -90,7 +90,7 @@ Collected collect(int device, uint64_t only, Scope scope) {
     if ((only && a.id != only) || seen == room) return;
     ++seen;
     const void* previous = a.previous;
-    if (scope == Scope::kFull && a.data) c.kept.push_back(a.data.get());
+    if (scope == Scope::kFull && a.buffer()) c.kept.push_back(a.buffer().get());
     if (a.initial) {
       previous = a.initial.get();
       if (a.placed && a.layout && c.fills.size() < c.fills.capacity())
@@ -99,9 +99,10 @@ Collected collect(int device, uint64_t only, Scope scope) {
       c.held.push_back(std::move(a.initial));
       a.initial = ir::NodePtr();
     }
-    if (!a.pending() || (a.raised && !only)) return;
-    c.roots.push_back(a.value);
-    c.marks.push_back({a.value.node.get(), a.value.index});
+    if (!a.pending() || (a.raised() && !only)) return;
+    const Value& value = a.value();
+    c.roots.push_back(value);
+    c.marks.push_back({value.node.get(), value.index});
     c.ids.push_back(a.id);
     if (c.pins.size() < c.pins.capacity()) c.pins.push_back({a.placed, a.layout});
     if (scope == Scope::kFull) c.previous.push_back(previous);
@@ -127,10 +128,9 @@ bool take(Collected& c) {
   size_t found = 0;
   c.took = true;
   for_each_collected(c, [&](Alias& a, size_t i) {
-    if (!a.pending() || !c.marks[i].is(a.value)) return;
+    if (!a.pending() || !c.marks[i].is(a.value())) return;
     ++found;
-    a.value = Value();
-    a.taken = true;
+    a.state = Alias::Taken();  // the plan has the value
     old.gathers(a);
   });
   return found == c.ids.size();
@@ -159,7 +159,7 @@ exec::PlanRequest request_of(Collected& c, int device, bool force_data) {
 void restore(Collected& c) {
   if (c.took)
     for_each_collected(c, [&](Alias& a, size_t i) {
-      if (std::exchange(a.taken, false)) a.value = c.plan->root(i);
+      if (a.taken()) a.state = Alias::Pending{c.plan->root(i)};
     });
   const std::vector<ir::NodePtr>& held = c.plan ? c.plan->held : c.request.held;
   size_t i = 0;
@@ -172,7 +172,7 @@ void restore(Collected& c) {
 void settle(const Collected& c, exec::SyncResult& result) {
   Dropped old(c.ids.size());
   for_each_collected(c, [&](Alias& a, size_t i) {
-    if (!std::exchange(a.taken, false) && !c.marks[i].is(a.value)) return;  // written meanwhile
+    if (!a.taken() && !c.marks[i].is(a.value())) return;  // written meanwhile
     settle(a, result.outputs[i], old);
   });
 }
@@ -182,7 +182,8 @@ void mark_raised(const Collected& c, const exec::HostFailure& f) {
   for (size_t i : f.roots()) place[c.ids[i]] = i;
   for_each_alias([&](Alias& a) {
     auto it = place.find(a.id);
-    if (it != place.end() && c.marks[it->second].is(a.value)) a.raised = true;
+    auto* p = std::get_if<Alias::Pending>(&a.state);
+    if (p && it != place.end() && c.marks[it->second].is(p->value)) p->raised = true;
   });
 }
 
@@ -193,11 +194,10 @@ void adopt_moved(const exec::SyncResult& result) {
   size_t room = room_for_aliases();
   for_each_alias([&](Alias& a) {
     for (const auto& [was, now] : result.moved)
-      if (a.data == was && room > 0) {
+      if (a.buffer() == was && room > 0) {
         --room;
-        old.value(a);
+        old.state(a, Alias::OnDevice{now, {}, a.uploaded()});
         old.gathers(a);
-        a.data = now;  // `was` is kept by `result`: nothing is freed here
         break;
       }
   });
@@ -295,13 +295,10 @@ bool await_data(Alias& a, const DataPtr& data) {
     Error blamed = exec::with_line(e, lost->blame);
     if (!lost->value) throw lost->lost.empty() ? blamed : exec::lost_error(blamed, lost->lost);
     {
-      DataPtr old;
+      Alias::State old;
       std::lock_guard lock(state_lock());
-      if (a.data == data) {
-        old = std::move(a.data);
-        a.value = lost->value;
-        a.raised = e.raised_by() >= 0 && !lost->reported;
-      }
+      if (a.buffer() == data)
+        old = a.exchange(Alias::Pending{lost->value, e.raised_by() >= 0 && !lost->reported});
     }
     if (!lost->reported || (waited && lost->concerned)) throw blamed;
     return false;
@@ -326,7 +323,7 @@ namespace {
 
 bool raised(const Alias& a) {
   std::lock_guard lock(state_lock());
-  return a.pending() && a.raised;
+  return a.pending() && a.raised();
 }
 
 // A read computes everything pending, so that a step is one program. Where that fails for a reason
@@ -348,7 +345,7 @@ void sync_for(Alias& a) {
 void check_computed(const Alias& a, uint64_t version) {
   {
     std::lock_guard lock(state_lock());
-    if (!a.pending() || a.taken || a.version != version) return;
+    if (!a.pending() || a.version != version) return;
   }
   if (a.traced)
     fail(Code::kRuntime, "this tensor was made while a function was traced: it has no value",
@@ -367,9 +364,9 @@ at::Tensor root_on_host(Alias& a, const char* why) {
     uint64_t version;
     {
       std::lock_guard lock(state_lock());
-      if (a.host.defined()) return a.host;
-      data = a.data;
-      taken = a.taken;
+      if (a.host().defined()) return a.host();
+      data = a.buffer();
+      taken = a.taken();
       version = a.version;
     }
     if (taken) {
@@ -397,9 +394,9 @@ client::DataPtr computed(Alias& a) {
     bool taken, host;
     {
       std::lock_guard lock(state_lock());
-      if (a.data) return a.data;
-      taken = a.taken;
-      host = a.host.defined();
+      if (a.buffer()) return a.buffer();
+      taken = a.taken();
+      host = a.host().defined();
     }
     check(tries < 100000, "an alias is in one of its states");
     if (taken) {

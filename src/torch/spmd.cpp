@@ -78,20 +78,17 @@ struct State {
 };
 State state_of_alias(Alias& a) {
   std::lock_guard lock(state_lock());
-  return {a.data, a.host, a.value, a.taken,
-          static_cast<bool>(a.initial) && a.value.node == a.initial};
+  return {a.buffer(), a.host(), a.value(), a.taken(),
+          static_cast<bool>(a.initial) && a.value().node == a.initial};
 }
 
 // False where the alias has another state by now.
 bool put_data(Alias& a, const State& was, DataPtr data) {
   Dropped old(1);
-  at::Tensor host;
   std::lock_guard lock(state_lock());
-  if (a.data != was.data || (was.host.defined() && !a.host.is_same(was.host))) return false;
-  old.value(a);
+  if (a.buffer() != was.data || (was.host.defined() && !a.host().is_same(was.host))) return false;
+  old.state(a, Alias::OnDevice{std::move(data), {}, a.uploaded()});
   old.gathers(a);
-  a.data.swap(data);
-  std::swap(host, a.host);
   return true;
 }
 
@@ -101,15 +98,14 @@ bool constrain_pending(Alias& a, const State& was, const shard::Ref& sharding) {
   shard::Ref layout = sharding;
   Dropped old(1);
   std::lock_guard lock(state_lock());
-  if (!(a.value == was.value) || a.data) return false;
+  if (!(a.value() == was.value) || a.buffer()) return false;
   if (was.initial) {  // a value not made yet starts where it is to be
     a.layout.swap(layout);
     a.placed = true;
     return true;
   }
-  old.value(a);
+  old.state(a, Alias::Pending{std::move(made), a.raised()});
   old.gathers(a);
-  a.value = std::move(made);
   return true;
 }
 

@@ -106,21 +106,18 @@ bool same_layout(const Alias& a, const Alias& b) {
 
 // The alias holds `host` (of that type), or zeros, and is laid out by `strides` (null: row-major).
 void become(Alias& a, ir::Type type, std::unique_ptr<Dims> strides, Tensor host) {
-  Value value = host.defined() ? Value() : fill_value({}, type);
-  ir::NodePtr initial = a.initial ? value.node : ir::NodePtr();
-  client::DataPtr data;
+  Value zeros = host.defined() ? Value() : fill_value({}, type);
+  ir::NodePtr initial = a.initial ? zeros.node : ir::NodePtr();
+  Alias::State state = Alias::Pending{std::move(zeros)};
+  if (host.defined()) state = Alias::OnHost{std::move(host)};
   std::vector<std::pair<Hash128, Value>> gathers;
-  Tensor uploaded;
   std::lock_guard lock(state_lock());
   a.type = type;
   std::swap(a.strides, strides);
-  std::swap(a.host, host);
-  std::swap(a.value, value);
+  std::swap(a.state, state);
   std::swap(a.initial, initial);
-  std::swap(a.data, data);
   std::swap(a.gathers, gathers);
-  std::swap(a.uploaded, uploaded);
-  a.untyped = a.taken = a.raised = false;
+  a.untyped = false;
   a.grown = true;
   ++a.version;
 }
@@ -132,8 +129,8 @@ void take_type(const Impl& t) {
   Tensor host;
   {
     std::lock_guard lock(state_lock());
-    host = a.host;
-    if (!a.untyped || (!host.defined() && a.value.node != a.initial)) return;
+    host = a.host();
+    if (!a.untyped || (!host.defined() && a.value().node != a.initial)) return;
   }
   auto item = static_cast<int64_t>(t.itemsize());
   int64_t flat = a.type.bytes() / item;

@@ -4,11 +4,7 @@
 #include <c10/util/Type.h>
 #include <c10/util/strides.h>
 
-#include <chrono>
-#include <thread>
-
 #include "base/error.h"
-#include "base/interrupt.h"
 #include "base/text.h"
 #include "client/registry.h"
 #include "client/sharded_data.h"
@@ -16,7 +12,6 @@
 #include "torch/errors.h"
 #include "torch/frames.h"
 #include "torch/runtime.h"
-#include "torch/storage.h"
 #include "torch/trace.h"
 
 namespace tp::torch_room {
@@ -25,19 +20,6 @@ using ir::DType;
 using ir::Value;
 
 namespace {
-
-// The arena: a ring through one sentinel.
-struct Arena {
-  Alias* first = nullptr;
-  Alias* last = nullptr;
-  size_t count = 0;
-};
-Arena g_arena;
-
-uint64_t next_id() {
-  static std::atomic<uint64_t> id{1};
-  return id.fetch_add(1, std::memory_order_relaxed);
-}
 
 const ir::OpKind& kind_of_row(const char* name) {
   const ops::Row* row = ops::find_row(name);
@@ -93,8 +75,10 @@ Value node_of(Alias& a, const client::DataPtr& data) {
   Value made{ir::Node::make_data(data->type(), data), 0};
   made.node->set_location(a.made_at);
   std::lock_guard lock(state_lock());
-  if (!a.value && a.data == data) a.value = std::move(made);
-  return a.data == data ? a.value : Value();
+  auto* d = std::get_if<Alias::OnDevice>(&a.state);
+  if (!d || d->data != data) return {};
+  if (!d->leaf) d->leaf = std::move(made);
+  return d->leaf;
 }
 
 // The bytes where the alias's last buffer was.
@@ -117,11 +101,10 @@ void upload(Alias& a, at::Tensor host) {
   client::DataPtr data = send_placed(a, host);
   constexpr size_t kMost = 4 << 20;
   bool indices = at::isIntegralType(host.scalar_type(), false) && host.nbytes() <= kMost;
+  Alias::State old;
   std::lock_guard lock(state_lock());
-  if (!a.host.is_same(host)) return;  // somebody wrote meanwhile
-  a.data = std::move(data);
-  if (indices) a.uploaded = std::move(a.host);
-  a.host.reset();
+  if (!a.host().is_same(host)) return;  // somebody wrote meanwhile
+  old = a.exchange(Alias::OnDevice{std::move(data), {}, indices ? host : at::Tensor()});
 }
 
 Value root_value(Alias& a) {
@@ -130,10 +113,10 @@ Value root_value(Alias& a) {
     at::Tensor host;
     {
       std::lock_guard lock(state_lock());
-      if (a.value) return a.value;
-      data = a.data;
-      host = a.host;
-      taken = a.taken;
+      if (a.value()) return a.value();
+      data = a.buffer();
+      host = a.host();
+      taken = a.taken();
     }
     if (data) {
       if (Value v = node_of(a, data)) return v;
@@ -156,35 +139,27 @@ void check_traced(const Alias& a) {
 
 // What the alias held, dropped after the lock is released.
 struct Old {
-  Value value;
-  client::DataPtr data;
-  at::Tensor host, uploaded;
+  Alias::State state;
   std::vector<std::pair<Hash128, Value>> gathers;
   ir::NodePtr initial;
 };
 
-Old replace_locked(Alias& a, Value v) {
-  Old old{std::move(a.value),    std::move(a.data),    std::move(a.host),
-          std::move(a.uploaded), std::move(a.gathers), ir::NodePtr()};
-  if (old.data) {
-    a.previous = old.data.get();
-    a.layout = old.data->sharding();
+Old replace_locked(Alias& a, Alias::State to) {
+  Old old{a.exchange(std::move(to)), std::move(a.gathers), ir::NodePtr()};
+  if (auto* d = std::get_if<Alias::OnDevice>(&old.state)) {
+    a.previous = d->data.get();
+    a.layout = d->data->sharding();
     a.placed = true;
   }
-  a.value = std::move(v);
-  a.data = nullptr;
-  a.taken = false;
-  a.host = at::Tensor();
-  a.uploaded = at::Tensor();
   a.gathers.clear();
-  a.raised = false;
   ++a.version;
   return old;
 }
+Old replace_locked(Alias& a, Value v) { return replace_locked(a, Alias::Pending{std::move(v)}); }
 
-// For a root value that is no node: it is not the alias's initial one either.
-Old empty_locked(Alias& a) {
-  Old old = replace_locked(a, Value());
+// By what is no node: it is not the alias's initial value either.
+Old replace_all_locked(Alias& a, Alias::State to) {
+  Old old = replace_locked(a, std::move(to));
   old.initial = std::exchange(a.initial, ir::NodePtr());
   return old;
 }
@@ -197,85 +172,6 @@ client::DataPtr send(const at::Tensor& host, ir::Type type, int device) {
   GilRelease no_gil;
   client::check_not_forked();
   return client::client().transfer_to_device({bytes, type, std::move(owner)}, device);
-}
-
-void SpinLock::lock() {
-  for (int spins = 0; flag_.test_and_set(std::memory_order_acquire); ++spins)
-    if (spins > 64) std::this_thread::yield();
-}
-
-SpinLock& state_lock() {
-  static SpinLock lock;
-  return lock;
-}
-
-// Its address, which identifies it and leads nowhere, is made when somebody asks (storage.h).
-Alias::Alias(Value v, std::unique_ptr<Dims> s, c10::Device d)
-    : c10::StorageImpl(use_byte_size_t(), v.type().bytes(), c10::DataPtr(nullptr, d), nullptr,
-                       /*resizable=*/false),
-      type(v.type()),
-      strides(std::move(s)),
-      device(d),
-      id(next_id()),
-      made_at(v.node->location()),
-      value(std::move(v)),
-      traced(tracing()) {
-  set_materializer(give_address);
-  std::lock_guard lock(state_lock());
-  prev = g_arena.last;
-  (prev ? prev->next : g_arena.first) = this;
-  g_arena.last = this;
-  ++g_arena.count;
-}
-
-Alias::~Alias() { leave_arena(); }
-
-void Alias::leave_arena() {
-  std::lock_guard lock(state_lock());
-  if (!std::exchange(in_arena_, false)) return;
-  (prev ? prev->next : g_arena.first) = next;
-  (next ? next->prev : g_arena.last) = prev;
-  --g_arena.count;
-}
-
-void Alias::release_resources() {
-  leave_arena();
-  value = Value();
-  data = nullptr;
-  host = uploaded = at::Tensor();
-  initial = ir::NodePtr();
-  gathers.clear();
-  c10::StorageImpl::release_resources();
-}
-
-void for_each_alias(const std::function<void(Alias&)>& f) {
-  std::lock_guard lock(state_lock());
-  for (Alias* a = g_arena.first; a; a = a->next) f(*a);
-}
-
-std::vector<AliasPtr> aliases_where(const std::function<bool(const Alias&)>& wanted) {
-  std::vector<AliasPtr> found;
-  found.reserve(room_for_aliases());
-  for_each_alias([&](Alias& a) {
-    if (found.size() == found.capacity() || !wanted(a)) return;
-    c10::raw::weak_intrusive_ptr::incref(&a);
-    AliasPtr alive = c10::weak_intrusive_ptr<Alias>::reclaim(&a).lock();
-    if (alive) found.push_back(std::move(alive));
-  });
-  return found;
-}
-
-size_t live_aliases() {
-  std::lock_guard lock(state_lock());
-  return g_arena.count;
-}
-
-void wait_while_taken() {
-  client::check_not_forked();  // the thread that would put the value back is not in a child
-  GilRelease no_gil;
-  std::this_thread::sleep_for(std::chrono::microseconds(20));
-  thread_local unsigned waits = 0;
-  if (hears_interrupts() && ++waits % 512 == 0) look_for_interrupt();
 }
 
 Impl::Impl(c10::Storage alias, caffe2::TypeMeta dtype)
@@ -305,59 +201,6 @@ bool Impl::fits() const {
     return false;
   return numel() == 0 || (a.strides ? strides() == ref_of(*a.strides)
                                     : row_major(span_of(sizes()), span_of(strides())));
-}
-
-DType to_dtype(at::ScalarType t) {
-  switch (t) {
-    case at::kBool:
-      return DType::kPred;
-    case at::kByte:
-      return DType::kU8;
-    case at::kChar:
-      return DType::kS8;
-    case at::kShort:
-      return DType::kS16;
-    case at::kInt:
-      return DType::kS32;
-    case at::kLong:
-      return DType::kS64;
-    case at::kUInt16:
-      return DType::kU16;
-    case at::kUInt32:
-      return DType::kU32;
-    case at::kUInt64:
-      return DType::kU64;
-    case at::kHalf:
-      return DType::kF16;
-    case at::kBFloat16:
-      return DType::kBF16;
-    case at::kFloat:
-      return DType::kF32;
-    case at::kDouble:
-      return DType::kF64;
-    case at::kComplexFloat:
-      return DType::kC64;
-    case at::kComplexDouble:
-      return DType::kC128;
-    case at::kFloat8_e4m3fn:
-      return DType::kF8E4M3FN;
-    case at::kFloat8_e5m2:
-      return DType::kF8E5M2;
-    default:
-      break;
-  }
-  fail(Code::kType, cat("device xla has no tensors of dtype ", c10::toString(t)),
-       "convert it on the CPU first");
-}
-
-at::ScalarType to_scalar_type(DType t) {
-  static constexpr at::ScalarType kTypes[] = {
-      at::kBool,          at::kByte,       at::kChar,   at::kShort,        at::kInt,
-      at::kLong,          at::kUInt16,     at::kUInt32, at::kUInt64,       at::kHalf,
-      at::kBFloat16,      at::kFloat,      at::kDouble, at::kComplexFloat, at::kComplexDouble,
-      at::kFloat8_e4m3fn, at::kFloat8_e5m2};
-  static_assert(std::size(kTypes) == static_cast<size_t>(DType::kCount));
-  return kTypes[static_cast<int>(t)];
 }
 
 Impl* impl_or_null(const at::Tensor& t) {
@@ -434,7 +277,7 @@ Value value_of(Impl& t) {
   Value made = make_one(kView, std::span(&root, 1), v.type, v.attrs);
   decltype(Alias::gathers) old;  // goes without the lock: dropping a node may free buffers
   std::lock_guard lock(state_lock());
-  if (a.value != root) return made;
+  if (!(a.value() == root)) return made;
   if (a.gathers.size() >= kMostGathers) old.swap(a.gathers);
   a.gathers.emplace_back(key, made);
   return made;
@@ -502,8 +345,7 @@ void write_host(Impl& t, at::Tensor host) {
   }
   Old old;
   std::lock_guard lock(state_lock());
-  old = empty_locked(a);
-  a.host = std::move(host);
+  old = replace_all_locked(a, Alias::OnHost{std::move(host)});
 }
 
 void replace_root(Alias& a, Value v) {
@@ -535,7 +377,7 @@ void write_fill(Impl& t, const ir::Scalar& s) {
   Old old;
   ir::NodePtr old_initial;
   std::lock_guard lock(state_lock());
-  bool fresh = a.initial && a.value.node == a.initial;
+  bool fresh = a.initial && a.value().node == a.initial;
   old = replace_locked(a, v);
   if (fresh) {
     old_initial = std::move(a.initial);
@@ -555,8 +397,7 @@ void write_data(Impl& t, client::DataPtr data) {
 void replace_data(Alias& a, client::DataPtr data) {
   Old old;
   std::lock_guard lock(state_lock());
-  old = empty_locked(a);
-  a.data = std::move(data);
+  old = replace_all_locked(a, Alias::OnDevice{std::move(data)});
   a.previous = nullptr;
 }
 
@@ -564,8 +405,8 @@ ir::NodePtr leaf_of(Alias& a) {
   client::DataPtr data;
   {
     std::lock_guard lock(state_lock());
-    if (a.value) return a.value.node;
-    data = a.data;
+    if (a.value()) return a.value().node;
+    data = a.buffer();
   }
   return node_of(a, data).node;
 }
@@ -585,22 +426,22 @@ at::Tensor make_device_tensor(client::DataPtr data, std::span<const int64_t> str
 client::DataPtr take_data(Alias& a, const client::DataPtr& buffer) {
   Dropped old(1);
   std::lock_guard lock(state_lock());
-  if (a.data != buffer || a.taken || !a.gathers.empty()) return nullptr;
+  auto* d = std::get_if<Alias::OnDevice>(&a.state);
+  if (!d || d->data != buffer || !a.gathers.empty()) return nullptr;
   long owners = 2;  // the alias's handle and the caller's
-  if (a.value) {
-    if (a.value.node->references() > 1) return nullptr;
+  if (d->leaf) {
+    if (d->leaf.node->references() > 1) return nullptr;
     ++owners;
   }
   if (buffer.use_count() != owners) return nullptr;
-  old.value(a);
-  a.taken = true;
-  return std::move(a.data);
+  client::DataPtr data = std::move(d->data);
+  old.state(a, Alias::Taken());
+  return data;
 }
 
 void give_back_data(Alias& a, client::DataPtr data) {
   std::lock_guard lock(state_lock());
-  if (!std::exchange(a.taken, false)) return;
-  a.data = std::move(data);
+  if (a.taken()) a.state = Alias::OnDevice{std::move(data)};
 }
 
 void constrain_view(const Impl& t, Value v) {
@@ -618,26 +459,7 @@ const char* state_of(const Impl& t) {
   if (!t.whole()) return "view";
   std::lock_guard lock(state_lock());
   const Alias& a = *t.alias();
-  return a.data ? "device" : a.host.defined() ? "host" : "ir";
-}
-
-ir::Scalar to_scalar(const at::Scalar& s) {
-  ir::Scalar r;
-  if (s.isComplex()) {
-    r.kind = ir::Scalar::Kind::kComplex;
-    r.re = s.toComplexDouble().real();
-    r.im = s.toComplexDouble().imag();
-  } else if (s.isFloatingPoint()) {
-    r.kind = ir::Scalar::Kind::kFloat;
-    r.re = s.toDouble();
-  } else if (s.isBoolean()) {
-    r.kind = ir::Scalar::Kind::kBool;
-    r.integer = s.toBool();
-  } else {
-    r.kind = ir::Scalar::Kind::kInt;
-    r.integer = s.isUnsigned() ? static_cast<int64_t>(s.toUInt64()) : s.toLong();
-  }
-  return r;
+  return a.buffer() ? "device" : a.host().defined() ? "host" : "ir";
 }
 
 Value cast(Value v, DType to) {

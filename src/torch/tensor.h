@@ -7,13 +7,9 @@
 // it stands, and back, and all who hold p (Python, autograd, optimizers, scripts) see it.
 //
 // An Alias holds one root value: a dense logical tensor (`type`) laid out in memory with `strides`.
-// It is in exactly one state:
-//   device  `data` is a buffer handle        ir    `value` is pending
-//   host    `host` is a CPU tensor, not uploaded yet
-// (or `taken`, for the time of a launch: whoever needs its value waits, see wait_while_taken)
-// and a tensor whose window is not the whole alias is in state `view`. Asking an alias in state
-// device for its IR value mints a DeviceData node and keeps the handle: asking twice gives the same
-// node.
+// `state` says which it is: to be computed, taken by a launch, a buffer, or a CPU tensor that is
+// not uploaded yet. A tensor whose window is not the whole alias is in state `view`. Asking an
+// alias on the device for its IR value mints a leaf and keeps it: asking twice gives the same node.
 //
 // Threads: every field of an Alias is guarded by state_lock(), a spin lock held for a few words of
 // work: under it nothing is asked of PyTorch, PJRT or Python, nothing is destroyed, and nothing
@@ -32,6 +28,7 @@
 #include <string>
 #include <typeinfo>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "client/computation_client.h"
@@ -50,6 +47,25 @@ class SpinLock {
 };
 SpinLock& state_lock();
 
+// What an alias holds: one of these.
+struct AliasState {
+  struct Pending {
+    ir::Value value;
+    bool raised = false;  // it needs a host op that raised: computed only when read itself
+  };
+  // A launch has the value, or the buffer, and puts a buffer here: whoever needs it waits
+  // (wait_while_taken).
+  struct Taken {};
+  struct OnDevice {
+    client::DataPtr data;
+    ir::Value leaf = {};       // the node minted for it, if any
+    at::Tensor uploaded = {};  // what it was uploaded from, where it may index (index_check.h)
+  };
+  struct OnHost {
+    at::Tensor host;
+  };
+};
+
 class Alias final : public c10::StorageImpl {
  public:
   // Null strides: row-major.
@@ -63,15 +79,46 @@ class Alias final : public c10::StorageImpl {
   const uint64_t id;             // creation order; never reused
   const ir::LocationId made_at;  // the user's line, for messages
 
-  ir::Value value;  // pending, or the node minted for `data`
-  client::DataPtr data;
-  at::Tensor host;
-  at::Tensor uploaded;  // what `data` was uploaded from, where it may index (index_check.h)
-  bool taken = false;   // a full sync has the pending value and will put a buffer here
+  using Pending = AliasState::Pending;
+  using Taken = AliasState::Taken;
+  using OnDevice = AliasState::OnDevice;
+  using OnHost = AliasState::OnHost;
+  using State = std::variant<Pending, Taken, OnDevice, OnHost>;
+  State state;
+  // What it held, which must not be dropped before state_lock() is released.
+  [[nodiscard]] State exchange(State to) { return std::exchange(state, std::move(to)); }
+
+  bool pending() const {
+    auto* p = std::get_if<Pending>(&state);
+    return p && p->value;
+  }
+  bool raised() const {
+    auto* p = std::get_if<Pending>(&state);
+    return p && p->raised;
+  }
+  bool taken() const { return std::holds_alternative<Taken>(state); }
+  // The pending value, or the buffer's leaf, if any.
+  const ir::Value& value() const {
+    if (auto* p = std::get_if<Pending>(&state)) return p->value;
+    auto* d = std::get_if<OnDevice>(&state);
+    return d ? d->leaf : kNoValue;
+  }
+  const client::DataPtr& buffer() const {  // null in other states
+    auto* d = std::get_if<OnDevice>(&state);
+    return d ? d->data : kNoData;
+  }
+  const at::Tensor& host() const {  // undefined in other states
+    auto* h = std::get_if<OnHost>(&state);
+    return h ? h->host : kNoTensor;
+  }
+  const at::Tensor& uploaded() const {
+    auto* d = std::get_if<OnDevice>(&state);
+    return d ? d->uploaded : kNoTensor;
+  }
+
   const void* previous =
       nullptr;           // buffer of the last sync, since overwritten; a tag, never followed
   ir::NodePtr initial;   // the fill this alias started as, until its first sync
-  bool raised = false;   // `value` needs a host op that raised: computed only when read itself
   const bool traced;     // made while its thread traced (trace.h): no sync computes it
   uint64_t version = 0;  // bumped by each write
   bool grown = false;    // `type` is another one than at first
@@ -82,9 +129,10 @@ class Alias final : public c10::StorageImpl {
 
   Alias *prev = nullptr, *next = nullptr;  // the arena: live aliases in creation order
 
-  bool pending() const { return !data && !host.defined() && value; }
-
  private:
+  inline static const ir::Value kNoValue{};
+  inline static const client::DataPtr kNoData{};
+  inline static const at::Tensor kNoTensor{};
   void leave_arena();
   bool in_arena_ = true;
 
@@ -107,27 +155,23 @@ inline Alias* alias_or_null(const c10::Storage& s) {
 class Dropped {
  public:
   explicit Dropped(size_t count) {
-    values_.reserve(count);
+    states_.reserve(count);
     gathers_.reserve(count);
   }
-  void value(Alias& a) {
-    if (a.value) values_.push_back(std::exchange(a.value, ir::Value()));
-  }
+  void state(Alias& a, Alias::State to) { states_.push_back(a.exchange(std::move(to))); }
   void gathers(Alias& a) {
     if (!a.gathers.empty()) gathers_.push_back(std::exchange(a.gathers, {}));
   }
 
  private:
-  std::vector<ir::Value> values_;
+  std::vector<Alias::State> states_;
   std::vector<decltype(Alias::gathers)> gathers_;
 };
 
 // The alias has its value as a buffer now. Under state_lock().
 inline void settle(Alias& a, client::DataPtr data, Dropped& old) {
-  a.data = std::move(data);
-  a.raised = false;
+  old.state(a, Alias::OnDevice{std::move(data)});
   a.previous = nullptr;
-  old.value(a);
   old.gathers(a);
 }
 

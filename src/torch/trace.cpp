@@ -148,7 +148,7 @@ OutputRecipe Trace::recipe_of(const at::Tensor& t, exec::PlanRequest& request,
   out.at = static_cast<uint32_t>(it - groups.begin());
   if (it != groups.end()) return out;
   groups.push_back(&a);
-  request.roots.push_back(a.value);
+  request.roots.push_back(a.value());
   request.previous.push_back(nullptr);
   recipe.layouts.push_back(a.strides ? std::make_unique<Dims>(*a.strides) : nullptr);
   return out;
@@ -163,9 +163,9 @@ std::shared_ptr<Compiled> Trace::finish(const std::vector<at::Tensor>& outputs) 
     const Impl& impl = impl_of(stand_ins_[i]);
     if (impl.alias() != &a || !(type_of(impl) == specs_[i].type))
       refuse(cat("argument ", i, " changes its size or memory"));
-    if (a.value.node == leaves_[i]) continue;
+    if (a.value().node == leaves_[i]) continue;
     recipe.updates.emplace_back(i, request.roots.size());
-    request.roots.push_back(a.value);
+    request.roots.push_back(a.value());
     request.previous.push_back(exec::identity(*leaves_[i]));
     auto& stand_in = static_cast<const client::Data&>(*leaves_[i]->payload());
     request.layouts.pins.push_back({true, stand_in.sharding()});

@@ -20,7 +20,7 @@ std::vector<ir::Value> pending() {
   std::vector<ir::Value> roots;
   roots.reserve(room_for_aliases());
   for_each_alias([&](Alias& a) {
-    if (a.pending() && roots.size() < roots.capacity()) roots.push_back(a.value);
+    if (a.pending() && roots.size() < roots.capacity()) roots.push_back(a.value());
   });
   return roots;
 }
