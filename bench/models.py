@@ -32,16 +32,16 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Six blocks of width 384 over 512 tokens."""
+    """Six blocks over 512 tokens."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int = 384, heads: int = 6) -> None:
         super().__init__()
         self.tokens, self.places = (
-            nn.Embedding(512, 384),
-            nn.Parameter(torch.randn(128, 384) * 0.02),
+            nn.Embedding(512, width),
+            nn.Parameter(torch.randn(128, width) * 0.02),
         )
-        self.blocks = nn.Sequential(*(Block(384, 6) for _ in range(6)))
-        self.norm, self.head = nn.LayerNorm(384), nn.Linear(384, 512, bias=False)
+        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(6)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 512, bias=False)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """[batch, time] of tokens to [batch, time, 512] of logits."""
@@ -64,9 +64,17 @@ class Training:
         self.optimizer = optimizer(self.model.parameters())
         self.batches, self.device = batches, device
 
+    def batch(self, i: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Batch `i % 4` on the device."""
+        x, y = (t.to(self.device) for t in self.batches[i % 4])
+        return x, y
+
     def step(self, i: int) -> torch.Tensor:
         """The loss of batch `i % 4`, a 0-d tensor; nothing is synced."""
-        x, y = (t.to(self.device) for t in self.batches[i % 4])
+        return self.on(*self.batch(i))
+
+    def on(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """One step on a batch; nothing is synced."""
         self.optimizer.zero_grad(set_to_none=True)
         out = self.model(x)
         loss = F.cross_entropy(out.reshape(-1, out.shape[-1]), y.reshape(-1))

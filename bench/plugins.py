@@ -8,7 +8,8 @@ A contestant is `eager`, a wheel, or a wheel with compile options of its own:
         lammps-jax-pjrt-cpu,xla_cpu_parallel_codegen_split_count=4 --models gpt
 
 A `+` in an option's value stands for a comma. A name in capitals is a variable of the environment;
-PROCESSORS=1 keeps the process on so many processors.
+PROCESSORS=1 keeps the process on so many processors, CAPTURE=1 trains by a captured step.
+`jax:PYTHON` is jax_steps.py, run by a Python that has jax (the MLP and the GPT).
 
 Prints the table of docs/performance.md. `cpu` is processor time a step: it tells more than `step`
 on a machine with other work.
@@ -69,10 +70,14 @@ def work(model: str, contestant: str, steps: int) -> None:
     training = MODELS[model](device)
     torch_pjrt.sync(wait=True)
 
+    if "CAPTURE" in os.environ and model == "gpt":  # its count of steps stays on the device
+        training.optimizer = torch.optim.AdamW(training.model.parameters(), lr=3e-4, fused=True)
+    captured = torch_pjrt.capture(training.on) if "CAPTURE" in os.environ else None
+
     def run(count: int) -> dict[str, float]:
         start, cpu = time.perf_counter(), time.process_time()
         for i in range(count):
-            loss = training.step(i)
+            loss = captured(*training.batch(i)) if captured else training.step(i)
             torch_pjrt.sync()
         torch_pjrt.sync(wait=True)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -92,8 +97,10 @@ class Contestant:
 
     def __init__(self, name: str, model: str, steps: int) -> None:
         self.name = name
+        ours = [sys.executable, __file__, "--work", model, name, str(steps)]
+        jax = [name[4:], str(Path(__file__).with_name("jax_steps.py")), model, str(steps)]
         self.process = subprocess.Popen(  # noqa: S603 - ourselves
-            [sys.executable, __file__, "--work", model, name, str(steps)],
+            jax if name.startswith("jax:") else ours,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -13,6 +13,13 @@ from ._explain import no_cuts
 __all__ = ["CapturedStep", "capture"]
 
 
+def _name(step: Any) -> str:
+    """What the user calls it: not the arguments that a partial holds."""
+    while isinstance(step, functools.partial):
+        step = step.func
+    return str(getattr(step, "__qualname__", type(step).__qualname__))
+
+
 class CapturedStep:
     """A step that runs as usual at first and is replayed from then on. Made by `capture`."""
 
@@ -71,7 +78,7 @@ class CapturedStep:
         if why and self.on_change == "raise":
             self.reset()
             raise RuntimeError(
-                f"the captured step {self.step} changed: {why}\n"
+                f"the captured step {_name(self.step)} changed: {why}\n"
                 "  this call ran the step as it is now; calls before it replayed the old one\n"
                 "  try: give what changes to the step as a tensor argument; an optimizer that "
                 "counts its steps (Adam, ...) keeps the count on the device with fused=True or "

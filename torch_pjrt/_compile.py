@@ -129,6 +129,7 @@ class CompiledFunction:
         self.gm, self.name = gm, name
         self.collectives = any("c10d" in str(n.target) for n in gm.graph.nodes)
         self.recordings: OrderedDict[tuple[Any, ...], list[_Recording]] = OrderedDict()
+        self.numbers: list[int] | None = None  # places of arguments that are no tensors
         self.split: Callable[..., Any] | None = None
         self.lock = threading.RLock()
 
@@ -136,7 +137,9 @@ class CompiledFunction:
         """The graph's results."""
         if self.split is not None:
             return self._run_split(args)
-        static = tuple((i, x) for i, x in enumerate(args) if not _is_tensor(x))
+        if self.numbers is None:
+            self.numbers = [i for i, x in enumerate(args) if not _is_tensor(x)]
+        static = tuple((i, args[i]) for i in self.numbers)
         tensors = [x for x in args if _is_tensor(x)] if static else list(args)
         args.clear()
         if self.collectives:  # they take the process's token, and leave the next one

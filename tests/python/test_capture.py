@@ -1,5 +1,6 @@
 """torch_pjrt.capture: a step replayed without its Python gives what the step gives."""
 
+import functools
 import gc
 
 import pytest
@@ -206,6 +207,21 @@ def test_a_number_that_changed_is_told():
         w.zero_()
         g()
     assert w.tolist() == [15, 15]
+
+
+def test_a_change_names_the_step_without_its_arguments():
+    rate = [1.0]
+    w = torch.zeros(2, device="xla")
+
+    def step(x):
+        w.add_(x * 3, alpha=rate[0])
+
+    f = torch_pjrt.capture(functools.partial(step, torch.ones(2, device="xla")), check_every=4)
+    for _ in range(3):
+        f()
+    rate[0] = 2.0
+    with pytest.raises(RuntimeError, match=r"the captured step \S*step changed: a number"):
+        f()
 
 
 def test_a_learning_rate_that_is_a_tensor_may_change():
