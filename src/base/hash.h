@@ -1,6 +1,6 @@
 // Hash128: the one hash of the project. Stable across processes and machines (it names cache
 // files), so it never takes an address. XXH3 for bytes; a two-lane multiply-mix to fold small words
-// at node birth.
+// when a node is made.
 #pragma once
 #include <cstddef>
 #include <cstdint>

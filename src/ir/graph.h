@@ -16,7 +16,7 @@ namespace tp::ir {
 
 // What a leaf becomes in the program.
 enum class Feed : uint8_t {
-  kBuffer,   // parameter: a device buffer (DeviceData, or a fill that is some live tensor's birth
+  kBuffer,   // parameter: a device buffer (DeviceData, or a fill that is some live tensor's initial
              // value)
   kInteger,  // element `index` of the packed s64 parameter (bool and int numbers)
   kReal,     // element `index` of the packed f64 parameter (a complex number takes two)

@@ -1,4 +1,4 @@
-// Node: one recorded operation, immutable after birth and hashed at birth.
+// Node: one recorded operation, immutable and hashed once it is made.
 //   node_hash = op kind + attrs;   dag_hash = node_hash folded with every operand's (dag_hash,
 //   output), and with the sharding's hash where the node has one
 // An interior hash holds no shape; leaves hash op kind + type text, so shapes enter there and
@@ -118,7 +118,7 @@ class Node {
   const Scalar& scalar() const { return scalar_; }
   uint32_t references() const { return refs_.load(std::memory_order_acquire); }
   uint64_t sequence() const { return sequence_; }  // creation order in the process
-  // The user's line, for people: no part of any hash. Set right after birth, or never.
+  // The user's line, for people: no part of any hash. Set right after the node is made, or never.
   LocationId location() const { return location_; }
   void set_location(LocationId id) { location_ = id; }
 
@@ -131,7 +131,8 @@ class Node {
  private:
   friend class NodePtr;
   friend NodePtr allocate(const OpKind&, size_t, size_t, size_t);
-  void shard(ShardingPtr sharding);  // at birth, once the hashes without it are made
+  void shard(
+      ShardingPtr sharding);  // right after the node is made, once the hashes without it are made
   Node() = default;
   ~Node() = default;
   static void destroy(Node* n);

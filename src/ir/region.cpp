@@ -12,8 +12,8 @@ struct Carried final : Leaf {
   std::vector<RegionPtr> regions;
 };
 
-// A node is made with its operands, types and words; what it holds on to is added at birth, before
-// anybody else sees it.
+// A node is made with its operands, types and words; what it holds on to is added before anybody
+// else sees it.
 void hold(Node& n, std::shared_ptr<Leaf> what) {
   const_cast<std::shared_ptr<Leaf>&>(n.payload()) = std::move(what);
 }
