@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch._compile import _disable_dynamo
 from torch.utils._pytree import tree_map
 
 from . import spmd
@@ -93,6 +94,7 @@ class _Forward:
     def __init__(self, view: _View, owned: list[tuple[Any, str]], policy: Any) -> None:
         self.view, self.owned, self.policy = view, owned, policy
 
+    @_disable_dynamo
     def before(self, module: Any, args: Any, kwargs: Any) -> Any:
         if getattr(_forward, "depth", 0) == 0:
             args, kwargs = tree_map(self._cut, (args, kwargs))
@@ -105,6 +107,7 @@ class _Forward:
                 args, kwargs = tree_map(functools.partial(_cast, dtype=dtype), (args, kwargs))
         return args, kwargs
 
+    @_disable_dynamo
     def after(self, module: Any, args: Any, output: Any) -> Any:
         _forward.depth = max(0, getattr(_forward, "depth", 0) - 1)
         for m, name in self.owned:

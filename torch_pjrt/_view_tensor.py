@@ -18,7 +18,17 @@ from torch.utils._pytree import tree_map
 from . import _C, spmd
 from ._device_mesh import is_view, spec_of, split_count, view_of
 
-__all__ = ["as_leaf", "as_value", "constrained", "during", "mode", "normal", "plain", "results"]
+__all__ = [
+    "as_leaf",
+    "as_value",
+    "constrained",
+    "during",
+    "handle",
+    "mode",
+    "normal",
+    "plain",
+    "results",
+]
 
 _state = threading.local()
 
@@ -63,7 +73,7 @@ class _Constrain(torch.autograd.Function):
         return grads[0] if ctx.back is None else _C.constrained(grads[0], ctx.back), None, None
 
 
-def _handle(mesh: Any, placements: Sequence[Any], rank: int) -> Any:
+def handle(mesh: Any, placements: Sequence[Any], rank: int) -> Any:
     """The constraint. Of the other axes of the root's mesh a slice says nothing."""
     grid, dims = view_of(mesh)
     spec = spec_of(mesh, placements, rank)
@@ -80,8 +90,8 @@ def _handle(mesh: Any, placements: Sequence[Any], rank: int) -> Any:
 
 def constrained(t: torch.Tensor, mesh: Any, placements: Any, back: Any) -> torch.Tensor:
     """The value with a constraint. `back`: placements of the gradient; None: none for it."""
-    ahead = _handle(mesh, placements, t.dim())
-    backward = None if back is None else _handle(mesh, back, t.dim())
+    ahead = handle(mesh, placements, t.dim())
+    backward = None if back is None else handle(mesh, back, t.dim())
     out: torch.Tensor = _Constrain.apply(t, ahead, backward)  # type: ignore[no-untyped-call]
     return out
 

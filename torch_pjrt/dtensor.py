@@ -11,7 +11,6 @@ is torch's own code over recorded collectives.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib.util
 import inspect
@@ -22,11 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._compile import _disable_dynamo
 from torch.utils._pytree import tree_map
 
 from . import spmd
 from ._device_mesh import is_view, spec_of, view_of
 from ._imports import after_import
+from ._placed import into as steps_into
+from ._placed import steps_of_input, steps_of_output, through
 from ._view_tensor import as_leaf, as_value, constrained, during, mode, normal, plain, results
 
 __all__ = ["distribute_module", "distribute_tensor", "open_doors"]
@@ -161,23 +163,46 @@ def _takes_module(f: Callable[..., Any], what: str) -> Callable[..., Any]:
 
 
 def _hook(module: torch.nn.Module, mesh: Any, input_fn: Any, output_fn: Any) -> None:
-    """A module computes with plain tensors; what a style makes of its output stays a DTensor."""
+    """A module computes with plain tensors; what a style makes of its output stays a DTensor.
+
+    In torch.compile torch's styles are what _placed.py knows of them, with plain results; functions
+    of others break the graph.
+    """
     if input_fn is not None:
         prepare = _takes_module(input_fn, "input_fn")
 
-        def before(m: Any, inputs: Any) -> Any:
+        def into(m: Any, inputs: Any) -> Any:
             with during("hooks"):
                 return tree_map(plain, prepare(m, inputs, mesh))
 
-        module.register_forward_pre_hook(before)
+        known = steps_of_input(mesh, input_fn)
+        module.register_forward_pre_hook(_compilable(into, known, at=1))
     if output_fn is not None:
         finish = _takes_module(output_fn, "output_fn")
 
-        def after(m: Any, _: Any, outputs: Any) -> Any:
+        def out_of(m: Any, _: Any, outputs: Any) -> Any:
             with during("hooks"):
                 return finish(m, results(outputs, mesh), mesh)
 
-        module.register_forward_hook(after)
+        known = steps_of_output(mesh, output_fn)
+        module.register_forward_hook(_compilable(out_of, known, at=2))
+
+
+def _compilable(hook: Callable[..., Any], steps: Any, at: int) -> Callable[..., Any]:
+    """The hook, which in torch.compile takes argument `at`, or its first, through `steps`."""
+    unseen: Callable[..., Any] = _disable_dynamo(hook)
+    if steps is None:
+        return unseen
+
+    def wrapped(*args: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            return hook(*args)
+        value = args[at]
+        if isinstance(value, tuple):
+            return (through(steps, value[0]), *value[1:])
+        return through(steps, value)
+
+    return wrapped
 
 
 def distribute_module(
@@ -262,20 +287,65 @@ def _adjust_api(api: Any) -> None:
 
 
 def _adjust_style(style: Any) -> None:
-    """The two styles whose hooks torch registers itself."""
-
-    def hooked(f: Callable[..., Any], mesh_at: int) -> Callable[..., Any]:
-        @functools.wraps(f)
-        def wrapped(self: Any, *args: Any) -> Any:
-            mesh = args[mesh_at]
-            with during("hooks") if is_view(mesh) else contextlib.nullcontext():
-                return f(self, *args)
-
-        return wrapped
-
+    """The two styles that register hooks by themselves."""
     into, out = style.PrepareModuleInput, style.PrepareModuleOutput
-    into._prepare_input_arg = hooked(into._prepare_input_arg, 1)
-    out._prepare_out_fn = hooked(out._prepare_out_fn, 1)
+    into_torchs, out_torchs = into._apply, out._apply
+
+    @functools.wraps(into_torchs)
+    def apply_into(self: Any, module: Any, device_mesh: Any) -> Any:
+        if not is_view(device_mesh):
+            return into_torchs(self, module, device_mesh)
+        module.register_forward_pre_hook(_prepared(self, device_mesh), with_kwargs=True)
+        return module
+
+    @functools.wraps(out_torchs)
+    def apply_out(self: Any, module: Any, device_mesh: Any) -> Any:
+        if not is_view(device_mesh):
+            return out_torchs(self, module, device_mesh)
+
+        def after(_: Any, __: Any, outputs: Any) -> Any:
+            with during("hooks"):
+                return self._prepare_out_fn(outputs, device_mesh)
+
+        plainly = len(self.output_layouts) == 1 and isinstance(
+            self.output_layouts[0], api_placement
+        )
+        pair = (self.output_layouts, self.desired_output_layouts)
+        steps = steps_into(device_mesh, *pair) if plainly else None
+        module.register_forward_hook(_compilable(after, steps, at=2))
+        return module
+
+    api_placement = style.Placement
+    into._apply, out._apply = apply_into, apply_out
+
+
+def _prepared(style: Any, mesh: Any) -> Callable[..., Any]:
+    """PrepareModuleInput's hook."""
+
+    def before(_: Any, inputs: Any, named: Any) -> Any:
+        with during("hooks"):
+            return style._prepare_input_kwarg_fn(inputs, named, mesh)
+
+    def steps(layouts: Any, desired: Any) -> list[Any]:
+        pairs = zip(layouts or (), desired or (), strict=True)
+        return [None if a is None else steps_into(mesh, (a,), b and (b,)) for a, b in pairs]
+
+    by_place = steps(style.input_layouts, style.desired_input_layouts)
+    names = list(style.input_kwarg_layouts)
+    wanted = [style.desired_input_kwarg_layouts.get(name) for name in names]
+    by_name = dict(zip(names, steps(style.input_kwarg_layouts.values(), wanted), strict=True))
+
+    def wrapped(m: Any, inputs: Any, named: Any) -> Any:
+        if not torch.compiler.is_compiling():
+            return before(m, inputs, named)
+        rest = [None] * (len(inputs) - len(by_place))
+        given = zip(inputs, [*by_place, *rest], strict=True)
+        return (
+            tuple(through(to, x) if to else x for x, to in given),
+            {k: through(by_name[k], x) if by_name.get(k) else x for k, x in named.items()},
+        )
+
+    return wrapped
 
 
 def _installed() -> str | None:

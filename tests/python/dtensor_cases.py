@@ -443,6 +443,46 @@ def case_prepared_outputs_and_kept_dtensors_are_served():
     assert type(y) is torch.Tensor and spmd.sharding_of(y).shard_shape == (1, 8)
 
 
+def compiled(model, fullgraph):
+    """The largest difference of output and gradients between compiled and not."""
+    torch._dynamo.reset()
+    x = torch.randn(8, 16, 32)
+
+    def run(f):
+        for p in model.parameters():
+            p.grad = None
+        y = f(batch(x.to("xla")))
+        y = y.full_tensor() if isinstance(y, DTensor) else y
+        y.square().mean().backward()
+        return [y.detach().cpu()] + [p.grad.cpu() for p in model.parameters()]
+
+    want = run(model)
+    f = torch.compile(model, backend="openxla", fullgraph=fullgraph)
+    got = [run(f) for _ in range(2)][-1]
+    return max((a - b).abs().max().item() for a, b in zip(got, want, strict=True))
+
+
+def case_styles_are_part_of_a_compiled_graph():
+    model = parallelize_module(made(Block), GRID["tp"], PLAN)
+    assert compiled(model, fullgraph=True) < 1e-5
+    out = PrepareModuleOutput(output_layouts=Replicate(), desired_output_layouts=Shard(2))
+    assert compiled(parallelize_module(made(wide), GRID["tp"], out), fullgraph=True) < 1e-5
+
+
+def case_a_compiled_module_trains_on_a_cut_batch():  # its backward takes windows of cut values
+    assert compiled(made(Block), fullgraph=True) < 1e-5
+
+
+def case_hooks_of_others_and_fully_shard_break_a_compiled_graph():
+    model = distribute_module(
+        made(wide), LINE, None, None, lambda m, y, mesh: y.redistribute(placements=[Shard(1)])
+    )
+    assert compiled(model, fullgraph=False) < 1e-5
+    model = made(Block)
+    fully_shard(model.mlp, mesh=LINE)
+    assert compiled(fully_shard(model, mesh=LINE), fullgraph=False) < 1e-5
+
+
 # ---- fully_shard
 
 
