@@ -13,6 +13,7 @@ import torch
 
 from . import (
     _C,
+    _device_mesh,
     _device_module,
     _dynamo,
     _frameworks,
@@ -44,6 +45,7 @@ def install() -> None:
     _frameworks.install()
     _nested.install()
     distributed.install()
+    _device_mesh.install()
     _name_reads()
     atexit.register(_C.prepare_exit)
 

@@ -97,6 +97,10 @@ void add_spmd(py::module_& m) {
   m.def("make_sharding", [](std::vector<int> devices, const Axes& axes, const shard::Spec& spec) {
     return Handle{shard::make_sharding(mesh_of(std::move(devices), axes), spec)};
   });
+  m.def("make_open_sharding", [](std::vector<int> devices, const Axes& axes,
+                                 const shard::Spec& spec, const std::vector<std::string>& whole) {
+    return Handle{shard::make_open(mesh_of(std::move(devices), axes), spec, whole)};
+  });
   m.def("check_mesh", [](std::vector<int> devices, const Axes& axes) {
     shard::check_mesh(mesh_of(std::move(devices), axes));
   });

@@ -102,8 +102,10 @@ class Walk {
     std::string text = spelling.value(s.get(), static_cast<size_t>(v.rank()));
     if (spelling.form() == shard::Form::kShardy)
       return b_.op("sdy.sharding_constraint", {v}, v.type, cat("sharding = ", text));
+    std::string open = shard::Spelling::unspecified(*s, static_cast<size_t>(v.rank()));
+    if (!open.empty()) open = cat(", backend_config = \"", open, "\"");
     return b_.op("stablehlo.custom_call", {v}, v.type,
-                 cat("call_target_name = \"Sharding\", mhlo.sharding = ", text));
+                 cat("call_target_name = \"Sharding\"", open, ", mhlo.sharding = ", text));
   }
 
   V element(V packed, int64_t i) { return b_.reshape(b_.slice_dim(packed, 0, i, i + 1), {}); }

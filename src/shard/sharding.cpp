@@ -124,16 +124,19 @@ std::string gspmd_text(const Tiles& t) {
              t.replicas > 1 ? " last_tile_dim_replicate}" : "}");
 }
 
-Ref finish(Mesh mesh, Spec spec, std::vector<int> devices, Tiles tiles) {
-  auto s = std::make_shared<Sharding>();
-  s->mesh = std::move(mesh);
-  s->spec = std::move(spec);
-  s->devices = std::move(devices);
-  s->tiles = std::move(tiles);
+Ref finish(Sharding made) {
+  auto s = std::make_shared<Sharding>(std::move(made));
   s->gspmd = s->text = gspmd_text(s->tiles);
   bool first = s->devices.back() + 1 == static_cast<int>(s->devices.size());
   if (s->replicated() || !first) append(s->text, cat(" on ", join(s->devices, ",")));
+  if (s->open) append(s->text, cat(" open, whole over ", gspmd_text(s->whole)));
   return enter(std::move(s));
+}
+Ref finish(Mesh mesh, Spec spec, std::vector<int> devices, Tiles tiles) {
+  return finish(Sharding{.mesh = std::move(mesh),
+                         .spec = std::move(spec),
+                         .devices = std::move(devices),
+                         .tiles = std::move(tiles)});
 }
 
 // A grid of its own for tiles that no mesh has.
@@ -191,6 +194,15 @@ Ref make_sharding(const Mesh& mesh, const Spec& spec) {
   std::vector<int> devices = ascending(mesh.devices);
   Tiles tiles = tiles_of(mesh, spec, devices);
   return finish(mesh, spec, std::move(devices), std::move(tiles));
+}
+
+Ref make_open(const Mesh& mesh, const Spec& spec, const std::vector<std::string>& whole) {
+  check_mesh(mesh);
+  std::vector<int> devices = ascending(mesh.devices);
+  Sharding s{.mesh = mesh, .spec = spec, .devices = devices, .open = true};
+  s.tiles = tiles_of(mesh, spec, devices);
+  s.whole = tiles_of(mesh, {whole}, devices);
+  return finish(std::move(s));
 }
 
 Ref replicated_over(std::vector<int> devices) {

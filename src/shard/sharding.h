@@ -48,12 +48,19 @@ struct Sharding {
   Tiles tiles;
   std::string gspmd;  // "{devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}", "{replicated}"
   std::string text;   // that and the devices, where it does not follow that they are 0..n-1
+  // Of constraints only: axes that the spec does not name may cut as propagation likes, save those
+  // that make the tiles of `whole`.
+  bool open = false;
+  Tiles whole = {};
   bool replicated() const { return tiles.counts.empty(); }
 };
 using Ref = std::shared_ptr<const Sharding>;
 
 // Throws kValue where the spec names an axis that the mesh has not, or one twice.
 Ref make_sharding(const Mesh& mesh, const Spec& spec);
+// A constraint that says nothing of axes other than the spec's, which cut as it says, and `whole`,
+// which cut nothing.
+Ref make_open(const Mesh& mesh, const Spec& spec, const std::vector<std::string>& whole);
 Ref replicated_over(std::vector<int> devices);
 // What a plugin says that a program's result is: over a mesh that is known where one has these
 // tiles, else over one that is made up (axes _0, _1).

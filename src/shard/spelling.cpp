@@ -10,8 +10,12 @@ namespace {
 
 bool expresses(const Mesh& mesh, const Ref& s) {
   Spec spec;
-  return express(s->tiles, mesh, s->tiles.counts.size(), spec);
+  return express(s->tiles, mesh, s->tiles.counts.size(), spec) &&
+         (!s->open || express(s->whole, mesh, 1, spec));
 }
+
+// Nothing to say but "whole on every device"?
+bool plain(const Sharding* s) { return !s || (s->replicated() && !s->open); }
 
 std::string name_of(size_t mesh) { return mesh ? cat("mesh_", mesh) : std::string("mesh"); }
 
@@ -28,12 +32,20 @@ std::string mesh_text(const Mesh& mesh, const std::vector<int>& devices) {
   return s + "]>";
 }
 
-// [{"x", "y"}, {}]
-std::string spec_text(const Spec& spec) {
+// "x", "y"
+std::string names_text(const std::vector<std::string>& names) {
+  return names.empty() ? "" : cat("\"", join(names, "\", \""), "\"");
+}
+
+// [{"x", "y"}, {}]; where further axes may cut, [{"x", "y", ?}, {?}]
+std::string spec_text(const Spec& spec, bool open) {
   std::string s = "[";
   for (size_t d = 0; d < spec.size(); ++d)
-    append(s, cat(d ? ", {" : "{", spec[d].empty() ? "" : "\"", join(spec[d], "\", \""),
-                  spec[d].empty() ? "}" : "\"}"));
+    append(s, cat(d ? ", {" : "{", names_text(spec[d]),
+                  !open             ? ""
+                  : spec[d].empty() ? "?"
+                                    : ", ?",
+                  "}"));
   return s + "]";
 }
 
@@ -44,10 +56,10 @@ Spelling::Spelling(Form form, std::vector<int> devices, std::span<const Ref> all
   if (form_ == Form::kGspmd) return;
   std::vector<Mesh> candidates;
   for (const Ref& s : all)
-    if (!s->replicated()) candidates.push_back(s->mesh);
+    if (!plain(s.get())) candidates.push_back(s->mesh);
   for (Mesh& m : known_meshes(devices_)) candidates.push_back(std::move(m));
   for (const Ref& s : all) {
-    if (s->replicated() || mesh_of_.contains(s->text)) continue;
+    if (plain(s.get()) || mesh_of_.contains(s->text)) continue;
     auto serves = [&](const Mesh& m) {
       return std::all_of(all.begin(), all.end(), [&](const Ref& r) { return expresses(m, r); });
     };
@@ -69,7 +81,7 @@ std::string Spelling::top() const {
 }
 
 std::string Spelling::value(const Sharding* s, size_t rank) const {
-  bool whole = !s || s->replicated();
+  bool whole = plain(s);
   if (form_ == Form::kGspmd) return cat("\"", whole ? "{replicated}" : s->gspmd, "\"");
   Spec spec(rank);
   size_t mesh = 0;
@@ -79,7 +91,19 @@ std::string Spelling::value(const Sharding* s, size_t rank) const {
     mesh = it->second;
     check(express(s->tiles, meshes_[mesh], rank, spec), "a sharding stands on its mesh");
   }
-  return cat("#sdy.sharding<@", name_of(mesh), ", ", spec_text(spec), ">");
+  std::string text =
+      cat("#sdy.sharding<@", name_of(mesh), ", ", spec_text(spec, !whole && s->open));
+  Spec axes;
+  if (!whole && s->open && express(s->whole, meshes_[mesh], 1, axes) && !axes[0].empty())
+    append(text, cat(", replicated={", names_text(axes[0]), "}"));
+  return text + ">";
+}
+
+std::string Spelling::unspecified(const Sharding& s, size_t rank) {
+  std::vector<size_t> dims;
+  for (size_t d = 0; s.open && d < rank; ++d)
+    if (s.replicated() || s.tiles.counts[d] == 1) dims.push_back(d);
+  return dims.empty() ? "" : cat("unspecified_dims=[", join(dims, ","), "]");
 }
 
 std::string Spelling::attribute(const Sharding* s, size_t rank) const {

@@ -20,6 +20,8 @@ class Spelling {
   // The attribute of a parameter or result, and of a constraint. Null: replicated.
   std::string attribute(const Sharding* s, size_t rank) const;
   std::string value(const Sharding* s, size_t rank) const;
+  // What a constraint in GSPMD's form says of dimensions that it leaves open; empty: of none.
+  static std::string unspecified(const Sharding& s, size_t rank);
 
  private:
   Form form_;

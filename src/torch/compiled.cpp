@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "probe/probe.h"
+#include "torch/argument.h"
 #include "torch/errors.h"
 #include "torch/lent.h"
 #include "torch/runtime.h"
@@ -17,12 +18,19 @@ using client::DataPtr;
 
 namespace {
 
-// A buffer with what the tensor's window shows, computed or uploaded where it is not there yet.
-DataPtr buffer_of(const at::Tensor& t, const ArgumentSpec& spec, int device) {
-  if (spec.cpu) {
-    // A copy: the plugin goes on using the bytes, and the user may change t afterwards.
-    return send(t.clone(at::MemoryFormat::Contiguous), spec.type, device);
-  }
+DataPtr argument_of(const at::Tensor& t, const ArgumentSpec& spec, int device) {
+  // A copy: the plugin goes on using the bytes, and the user may change t afterwards.
+  if (spec.cpu) return send(t.clone(at::MemoryFormat::Contiguous), spec.type, device);
+  return buffer_of(t, device);
+}
+
+bool same_strides(const at::Tensor& t, const ArgumentSpec& spec) {
+  return t.strides() == ref_of(spec.strides);
+}
+
+}  // namespace
+
+DataPtr buffer_of(const at::Tensor& t, int device) {
   Impl& impl = impl_of(t);
   DataPtr root = computed(*impl.alias());
   if (impl.whole() && !t.is_conj() && !t.is_neg()) return root;
@@ -34,12 +42,6 @@ DataPtr buffer_of(const at::Tensor& t, const ArgumentSpec& spec, int device) {
   exec::PlanPtr plan = executor().plan(std::move(request));
   return executor().sync(plan).outputs[0];
 }
-
-bool same_strides(const at::Tensor& t, const ArgumentSpec& spec) {
-  return t.strides() == ref_of(spec.strides);
-}
-
-}  // namespace
 
 bool Compiled::fits(c10::ArrayRef<at::Tensor> arguments) const {
   if (arguments.size() != recipe_.arguments.size()) return false;
@@ -91,7 +93,7 @@ std::vector<at::Tensor> Compiled::call(std::vector<at::Tensor> arguments) const 
         int device = device_index(recipe_.device);
         std::vector<DataPtr> buffers;
         for (size_t i = 0; i < arguments.size(); ++i)
-          buffers.push_back(buffer_of(arguments[i], recipe_.arguments[i], device));
+          buffers.push_back(argument_of(arguments[i], recipe_.arguments[i], device));
         Lent lent(arguments.size());
         for (uint32_t i : replay_->donors()) {
           if (recipe_.arguments[i].cpu) continue;

@@ -32,6 +32,12 @@ Value constraint(Value v, const shard::Ref& sharding) {
   return {std::move(made), 0};
 }
 
+// What a constraint says of a place; null where it leaves that open.
+shard::Ref closed(const ir::ShardingPtr& s) {
+  shard::Ref found = s ? shard::find(*s) : nullptr;
+  return found && !found->open ? found : nullptr;
+}
+
 void check_devices(const shard::Sharding& s) {
   size_t have = client::client().devices().size();
   for (int d : s.devices)
@@ -170,7 +176,7 @@ Whereabouts sharding_of(const at::Tensor& t) {
   if (!impl.whole()) {
     if (!shard::any()) return {};
     const ir::ShardingPtr& s = value_of(impl).node->sharding();
-    return {s ? shard::find(*s) : nullptr, false};
+    return {closed(s), false};
   }
   State s = state_of_alias(*impl.alias());
   if (s.data) return {s.data->sharding(), true};
@@ -217,7 +223,7 @@ shard::Ref layout_like(const Impl& t) {
   Alias& a = *t.alias();
   State s = state_of_alias(a);
   if (s.data) return s.data->sharding();
-  if (s.value && s.value.node->sharding()) return shard::find(*s.value.node->sharding());
+  if (s.value && s.value.node->sharding()) return closed(s.value.node->sharding());
   std::lock_guard lock(state_lock());
   return a.placed ? a.layout : nullptr;
 }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "torch/argument.h"
 #include "torch/errors.h"
 #include "torch/kernels.h"
 #include "torch/random.h"
@@ -36,9 +37,12 @@ c10::Device device_of(const std::vector<at::Tensor>& arguments) {
   return {c10::kXLA, static_cast<c10::DeviceIndex>(current_device())};
 }
 
-// Where the argument's buffer is: the program is compiled for that.
-shard::Ref sharding_of_argument(const at::Tensor& t) {
-  return shard::any() && impl_or_null(t) ? layout_like(impl_of(t)) : nullptr;
+// Where the argument's buffer is: the program is compiled for that. Of a window or a pending value
+// only the program that makes it says so, and the call needs it anyway.
+shard::Ref sharding_of_argument(const at::Tensor& t, int device) {
+  if (!shard::any() || !impl_or_null(t)) return nullptr;
+  shard::Ref known = layout_like(impl_of(t));
+  return known ? known : buffer_of(t, device)->sharding();
 }
 
 ArgumentSpec spec_of(const at::Tensor& t) {
@@ -62,12 +66,14 @@ Trace::Trace(const std::vector<at::Tensor>& arguments, std::string name)
       fail(Code::kRuntime, cat("tracing ", name_, ": expected tensors of ", device_.str(),
                                " or the CPU, found one of ", t.device().str()));
   }
+  std::vector<shard::Ref> shardings;
+  for (const at::Tensor& t : arguments)
+    shardings.push_back(sharding_of_argument(t, device_index(device_)));
   first_offset_ = static_cast<int64_t>(random_offset());
   t_trace = this;
   for (size_t i = 0; i < arguments.size(); ++i) {
     ir::Type type = specs_[i].type;
-    ir::NodePtr leaf =
-        stand_in_leaf(type, device_index(device_), sharding_of_argument(arguments[i]));
+    ir::NodePtr leaf = stand_in_leaf(type, device_index(device_), shardings[i]);
     roles_.arguments[leaf.get()] = static_cast<uint32_t>(i);
     stand_ins_.push_back(
         make_tensor({leaf, 0}, dense_strides(*arguments[i].unsafeGetTensorImpl()), device_));

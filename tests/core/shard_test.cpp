@@ -93,6 +93,21 @@ TEST(Shard, AModuleHasOneMeshWhereOneServes) {
             "mhlo.sharding = \"{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}\"");
 }
 
+TEST(Shard, AnOpenConstraintSpeaksOfSomeAxesOnly) {
+  Ref cut = make_open(grid(), {{}, {"y"}}, {}), whole = make_open(grid(), {{}, {}}, {"y"});
+  std::vector<Ref> all{cut, whole};
+  Spelling shardy(Form::kShardy, cut->devices, all);
+  EXPECT_EQ(shardy.value(cut.get(), 2), "#sdy.sharding<@mesh, [{?}, {\"y\", ?}]>");
+  EXPECT_EQ(shardy.value(whole.get(), 2), "#sdy.sharding<@mesh, [{?}, {?}], replicated={\"y\"}>");
+  EXPECT_EQ(Spelling::unspecified(*cut, 2), "unspecified_dims=[0]");
+  EXPECT_EQ(Spelling::unspecified(*whole, 2), "unspecified_dims=[0,1]");
+  EXPECT_EQ(Spelling::unspecified(*make_sharding(grid(), {{}, {"y"}}), 2), "");
+  // They are other constraints than closed ones, and than one another, and are found by their text.
+  EXPECT_NE(cut->text, make_sharding(grid(), {{}, {"y"}})->text);
+  EXPECT_NE(whole->text, make_open(grid(), {{}, {}}, {"x"})->text);
+  EXPECT_TRUE(find(whole->text)->open);
+}
+
 TEST(Shard, APermutedMeshNamesItsDevices) {
   Ref r = make_sharding(backwards(), {{"a"}});
   Spelling s(Form::kShardy, r->devices, std::span(&r, 1));

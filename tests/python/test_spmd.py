@@ -15,10 +15,10 @@ from spmd_cases import CASES
 HERE = Path(__file__).resolve().parent
 
 
-def run_cases(*names: str, **env: str) -> dict[str, str]:
+def run_cases(*names: str, program: str = "spmd_cases.py", **env: str) -> dict[str, str]:
     """What each case raised, by name; a case that took the process with it has no entry."""
     done = subprocess.run(
-        [sys.executable, str(HERE / "spmd_cases.py"), *names],
+        [sys.executable, str(HERE / program), *names],
         capture_output=True,
         text=True,
         env=os.environ | {"TORCH_PJRT_CPU_DEVICES": "8", "TORCH_PJRT_CACHE": "off"} | env,
