@@ -20,7 +20,7 @@ import torch.distributed as dist
 import torch_pjrt
 
 SIZES = (1, 1024, 65536)  # of float32
-CALLS, ROUNDS = 16, 25
+CALLS, ROUNDS = 8, 15
 
 
 def micros(f: Callable[[], object]) -> float:

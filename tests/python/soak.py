@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from processes import free_port
 from torch import nn
 
-PATIENCE = 10  # seconds: the group's timeout
+PATIENCE = 60  # seconds: the group's timeout; a rank that dies is noticed at once
 
 
 def model() -> nn.Module:
@@ -114,16 +114,17 @@ def lines(folder: Path, rank: int) -> list[tuple[int, float]]:
     return [(int(a), float(b)) for a, b in (r.split() for r in rows if len(r.split()) == 2)]
 
 
-def kill_at(ranks: list[subprocess.Popen], folder: Path, victim: int, step: int) -> None:
-    """Kills a rank once it has written that step."""
-    path, end = folder / f"losses{victim}", time.monotonic() + 120
-    mark = f"\n{step} ".encode()
-    while mark not in b"\n" + (path.read_bytes()[-400:] if path.exists() else b""):
+def kill_at(
+    ranks: list[subprocess.Popen], folder: Path, victim: int, step: int, before: int
+) -> None:
+    """Kills a rank once it has written that step, behind the `before` lines of earlier starts."""
+    end = time.monotonic() + 600
+    while all(done < step for done, _ in lines(folder, victim)[before:][-1:]):
         if time.monotonic() > end or ranks[victim].poll() is not None:
             raise AssertionError(
-                f"rank {victim} ended before step {step}: {errors(folder, victim)}"
+                f"rank {victim} did not reach step {step}: {errors(folder, victim)}"
             )
-        time.sleep(0.002)
+        time.sleep(0.01)
     ranks[victim].kill()
 
 
@@ -173,12 +174,13 @@ def soak(folder: Path, world: int, steps: int, kills: int, every: int, seed: int
     rng, began = random.Random(seed), time.monotonic()
     done, slowest = 0, 0.0
     for kill in range(kills + 1):
+        written = [len(lines(folder, r)) for r in range(world)]
         ranks = start_ranks(folder, world, steps, every)
         if kill == kills:
             break
         span = (steps - done) // (kills - kill + 1)
         at, victim = done + rng.randint(min(5, span), max(span, 5)), rng.randrange(world)
-        kill_at(ranks, folder, victim, at)
+        kill_at(ranks, folder, victim, at, written[victim])
         killed = time.monotonic()
         check_survivors(folder, end(ranks, PATIENCE + 20), victim)
         slowest = max(slowest, time.monotonic() - killed)
