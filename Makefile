@@ -59,7 +59,7 @@ check: setup
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --quiet --check .
 	$(BIN)/mypy
-	$(BIN)/mypy bench/spmd.py
+	$(BIN)/mypy bench/spmd.py bench/collectives.py
 
 # The seconds of each stage and of all come last.
 test: setup

@@ -66,12 +66,13 @@ set(TP_OPS
     src/ops/view/strided_view.cpp
     src/ops/core/table.cpp
     src/ops/nn/upsample.cpp
+    src/ops/view/manual_collective.cpp
     src/ops/view/view.cpp
     src/ops/view/view_copy.cpp
     src/ops/view/view_dtype.cpp
     src/ops/view/view_plan.cpp
     src/ops/view/view_starts.cpp)
-set(TP_LOWER src/lower/control.cpp src/lower/lower.cpp src/lower/node.cpp)
+set(TP_LOWER src/lower/control.cpp src/lower/manual.cpp src/lower/lower.cpp src/lower/node.cpp)
 set(TP_PJRT
     src/pjrt/api.cpp
     src/pjrt/buffer.cpp
@@ -100,6 +101,7 @@ set(TP_EXEC
     src/exec/cache_file.cpp
     src/exec/cache_folder.cpp
     src/exec/miss.cpp
+    src/exec/device_sets.cpp
     src/exec/difference.cpp
     src/exec/disk_cache.cpp
     src/exec/donation.cpp
@@ -151,6 +153,7 @@ set(TP_TORCH
     src/torch/composites.cpp
     src/torch/cpu_fallback.cpp
     src/torch/cuts.cpp
+    src/torch/device_parts.cpp
     src/torch/eager.cpp
     src/torch/errors.cpp
     src/torch/factories.cpp

@@ -152,12 +152,17 @@ class Interpreted:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything so far. `on_cpu`: how often each op ran on the CPU, in a cut or in the program."""
+    """Everything so far. `on_cpu`: how often each op ran on the CPU, in a cut or in the program.
+
+    `shardings`: live tensors that are on meshes (spmd); `collectives`: of the programs there.
+    """
 
     compiles: tuple[Compile, ...] = ()
     reads: tuple[Read, ...] = ()
     on_cpu: dict[str, int] = field(default_factory=dict)
     interpreted: tuple[Interpreted, ...] = ()
+    shardings: tuple[Any, ...] = ()
+    collectives: tuple[Any, ...] = ()
 
     @property
     def recompiles(self) -> tuple[Compile, ...]:
@@ -184,6 +189,12 @@ class Explanation:
         if self.on_cpu:
             yield "ops on the CPU"
             yield from (f"  {name}: {count} times" for name, count in self.on_cpu.items())
+        if self.shardings:
+            yield "on meshes"
+            yield from (f"  {s}" for s in self.shardings)
+        if self.collectives:
+            yield "collectives, in one run of each program"
+            yield from (f"  {c}" for c in self.collectives)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -211,6 +222,14 @@ def _on_cpu() -> dict[str, int]:
     }
 
 
+def _on_meshes() -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    if not _C.any_sharding():
+        return (), ()
+    from . import _sharded
+
+    return tuple(_sharded.sharded()), tuple(_sharded.collectives())
+
+
 class _Explain:
     """`torch_pjrt.explain()`: all compiles and cuts; `.report(path)`: a page; `.clear()`."""
 
@@ -224,7 +243,7 @@ class _Explain:
             return compiles[-1] if compiles else None
         reads = tuple(Read(r[0], place(r[1]), *r[2:]) for r in _C.reads())
         interpreted = tuple(Interpreted(*line) for line in _C.interpreted())
-        return Explanation(compiles, reads, _on_cpu(), interpreted)
+        return Explanation(compiles, reads, _on_cpu(), interpreted, *_on_meshes())
 
     def clear(self) -> None:
         """Forgets what happened so far; known graphs stay, so that recompiles are explained."""

@@ -260,6 +260,31 @@ def _leaks(steps: int) -> Iterator[Finding]:
         )
 
 
+def _gathered() -> Iterator[Finding]:
+    """Weights that are cut over devices, and put together on each of them in every step."""
+    if not _C.client_exists():
+        return
+    from . import _sharded
+
+    seen: set[tuple[str, str]] = set()
+    for g in _sharded.gathered():
+        if g.runs < _OFTEN or (g.place.text, g.type) in seen:
+            continue
+        seen.add((g.place.text, g.type))
+        at = f" (at {g.line})" if g.line else ""
+        yield Finding(
+            "gathered weight",
+            "warn",
+            "A sharded tensor is gathered whole in each step",
+            f"{g.type} of {g.place} is cut over devices, but the program needs all of it on each "
+            f"of them{at}: {metrics.size_text(g.bytes)} in each of {g.runs} runs.",
+            g.place,
+            "Cut it along a dimension that the operation does not sum over, constrain the other "
+            "operand with spmd.mark_sharding, or leave it whole: spmd.clear_sharding(t).",
+            f"{metrics.size_text(g.bytes)} a step",
+        )
+
+
 def find(e: Explanation, steps: int) -> list[Finding]:
     """All findings, the bad ones first."""
     found = [
@@ -271,5 +296,6 @@ def find(e: Explanation, steps: int) -> list[Finding]:
         *_strays(e),
         *_items(e, steps),
         *_cpu(e),
+        *_gathered(),
     ]
     return sorted(found, key=lambda f: f.severity != "bad")

@@ -99,8 +99,13 @@ def _where(meta: Message, frames: list[str]) -> str:
 def _instruction(m: Message, names: dict[int, str], frames: list[str], root: int) -> str:
     shape = next((_shape(s) for s in _messages(m, 3)), "")
     operands = ", ".join(f"%{names.get(i, i)}" for i in _numbers(m, 36))
+    opcode = _text(m, 2)
+    if opcode == "parameter":
+        operands = str(_number(m, 9))
+    elif opcode == "get-tuple-element":
+        operands += f", index={_number(m, 13)}"
     mark = "ROOT " if _number(m, 35) == root else ""
-    line = f"  {mark}%{_text(m, 1)} = {shape} {_text(m, 2)}({operands})"
+    line = f"  {mark}%{_text(m, 1)} = {shape} {opcode}({operands})"
     for meta in _messages(m, 7):
         where = _where(meta, frames)
         line += f"  # {_text(meta, 2)} {where}".rstrip() if 2 in meta or where else ""

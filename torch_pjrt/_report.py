@@ -83,6 +83,27 @@ def _live() -> Iterator[Json]:
         }
 
 
+def _shardings(e: Explanation) -> Iterator[Json]:
+    for s in e.shardings:
+        yield {
+            "text": str(s.place),
+            "type": s.type,
+            "count": s.count,
+            "bytes": s.bytes,
+            "spec": ", ".join("-" if a is None else str(a) for a in s.sharding.spec),
+            "part": "whole" if s.sharding.replicated else str(list(s.sharding.shard_shape)),
+            "mesh": str(s.sharding.mesh),
+            "picture": s.sharding.visualize(),
+            "source": _source(s.place),
+        }
+
+
+def _collectives(e: Explanation) -> Iterator[Json]:
+    for c in e.collectives:
+        kept = ("kind", "line", "count", "bytes", "key", "runs")
+        yield {k: getattr(c, k) for k in kept}
+
+
 def _graph(g: Graph, site: str = "") -> Json:
     nodes = [[n.id, n.name, n.args, n.attrs, n.type, n.where] for n in g]
     last = g.text.rstrip().rpartition("\n")[2].removeprefix("return ")
@@ -130,6 +151,8 @@ def data(title: str = "") -> Json:
         "on_cpu": list(_on_cpu(e)),
         "programs": _C.programs() if _C.client_exists() else [],
         "live": list(_live()),
+        "shardings": list(_shardings(e)),
+        "collectives": list(_collectives(e)),
         "events": [[p, round(a, 7), round(b, 7), *rest] for p, a, b, *rest in _C.timeline()],
         "graphs": _graphs(e),
         "metrics": metrics.report(),
@@ -144,7 +167,10 @@ def write(path: Path, title: str = "") -> Path:
 
 def graph_page(g: Graph) -> str:
     """A page of one graph."""
-    keys = ("findings", "compiles", "reads", "on_cpu", "programs", "live", "events")
+    keys = [
+        *("findings", "compiles", "reads", "on_cpu", "programs", "live", "events"),
+        *("shardings", "collectives"),
+    ]
     empty: Json = {k: [] for k in keys}
     return _page(
         empty

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from torch_pjrt import _C
+from torch_pjrt._constraint import constrain
 
 Axis = str | tuple[str, ...] | None
 Spec = Sequence[Axis | int]
@@ -182,8 +183,16 @@ def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: Spec) -> torch.Te
     bytes on devices move; a value that is not computed yet gets a constraint, which later values of
     the tensor do not inherit. A CPU tensor goes up first. ValueError, with what to do, where a
     dimension is not divisible, the spec has another length than the tensor has dimensions, or an
-    axis is unknown or used twice.
+    axis is unknown or used twice. Inside torch.compile the value that is returned has the
+    constraint, and its gradient too.
     """
+    if torch.compiler.is_compiling():
+        names = _names(mesh, partition_spec)
+        spec = ",".join("+".join(axes) for axes in names)
+        sizes = list(mesh.mesh_shape)
+        axes = ",".join(mesh.axis_names)
+        out: torch.Tensor = constrain(t, mesh.device_ids, axes, sizes, spec)
+        return out
     with torch.no_grad():
         if t.device.type == "cpu":
             t = t.to("xla")
@@ -299,6 +308,10 @@ def _picture(s: Sharding) -> str:
     return "\n".join(body)
 
 
+# Sizes of parameters that `fully_shard` cut: to gather them is what it is for (_sharded.py).
+gathered_by_design: set[tuple[int, ...]] = set()
+
+
 def _spec_of_parameter(p: torch.Tensor, count: int, axis: str) -> tuple[Axis, ...]:
     """The first dimension where it is divisible, else the largest that is, else none."""
     fits = [d for d in range(p.dim()) if p.shape[d] % count == 0 and p.shape[d] > 0]
@@ -317,6 +330,7 @@ def fully_shard(module: torch.nn.Module, mesh: Mesh, axis: str | None = None) ->
     axis = axis or mesh.axis_names[0]
     count = math.prod(n for name, n in mesh._axes() if name == axis)
     for t in (*module.parameters(), *module.buffers()):
+        gathered_by_design.add(tuple(t.shape))
         mark_sharding(t, mesh, _spec_of_parameter(t, count, axis))
     return module
 

@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include "bind/spmd.h"
 #include "bind/tensors.h"
 #include "torch/body.h"
 
@@ -14,6 +15,12 @@ namespace {
 std::vector<at::Tensor> tensors_of(const py::sequence& list) {
   std::vector<at::Tensor> out;
   for (const py::handle& h : list) out.push_back(to_tensor(h));
+  return out;
+}
+
+std::vector<shard::Ref> shardings_of(const py::sequence& list) {
+  std::vector<shard::Ref> out;
+  for (const py::handle& h : list) out.push_back(sharding_ref(h));
   return out;
 }
 
@@ -46,6 +53,10 @@ void add_control(py::module_& m) {
       .def("uses", &Body::uses)
       .def_property_readonly("draws", &Body::draws)
       .def("finish", [](Body& b, const py::sequence& results) { b.finish(tensors_of(results)); });
+  m.def("record_manual", [](const Body& body, const py::sequence& operands, const py::sequence& in,
+                            const py::sequence& out) {
+    return to_list(record_manual(body, tensors_of(operands), shardings_of(in), shardings_of(out)));
+  });
   m.def("record_loop", &loop);
   m.def("record_branch", [](const py::handle& predicate, const Body& on_true, const Body& on_false,
                             const py::sequence& operands) {

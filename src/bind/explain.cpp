@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include "bind/python.h"
+#include "bind/spmd.h"
 #include "client/registry.h"
 #include "exec/dump.h"
 #include "probe/events.h"
@@ -11,6 +12,7 @@
 #include "torch/cuts.h"
 #include "torch/frames.h"
 #include "torch/runtime.h"
+#include "torch/spmd.h"
 
 namespace py = pybind11;
 
@@ -115,6 +117,7 @@ py::list programs() {
     d["nodes"] = p->nodes;
     d["seconds"] = p->compile_seconds;
     d["runs"] = runs[p->key.total];
+    d["devices"] = p->placement.devices;  // none: one device, not a mesh
     out.append(d);
   }
   return out;
@@ -148,6 +151,18 @@ py::list samples() {
   return out;
 }
 
+py::list sharded_list() {
+  py::list out;
+  for (const ShardedLine& l : sharded_lines()) {
+    auto dims = l.type.dims();
+    out.append(py::make_tuple(place_and_caller(l.where), ir::dtype_name(l.type.dtype()),
+                              std::vector<int64_t>(dims.begin(), dims.end()),
+                              ir::dtype_size(l.type.dtype()), l.count,
+                              sharding_object(l.sharding)));
+  }
+  return out;
+}
+
 py::dict amounts(const std::vector<probe::TimerValue>& values) {
   py::dict d;
   for (const probe::TimerValue& v : values) {
@@ -178,6 +193,7 @@ void define_explain(py::module_& m) {
   m.def("programs", &programs);
   m.def("optimized_program", &optimized_program);
   m.def("graph_record", &graph_record);
+  m.def("sharded_lines", &sharded_list);
   m.def("live_lines", [] { return live_list(live_lines()); });
   m.def("census_samples", &samples);
   m.def("timer_values", [] { return amounts(probe::timers()); });

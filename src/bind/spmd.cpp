@@ -45,9 +45,9 @@ py::tuple spelled(const Handle& h, size_t rank, bool shardy) {
   return py::make_tuple(s.top(), s.attribute(h.ref.get(), rank));
 }
 
-py::list shards(const py::handle& t) {
+py::list shards(const py::handle& t, int only) {
   py::list out;
-  for (Shard& s : local_shards(to_tensor(t)))
+  for (Shard& s : local_shards(to_tensor(t), only))
     out.append(py::make_tuple(s.device, to_list(s.box.start), to_list(s.box.size), s.replica,
                               py::reinterpret_steal<py::object>(THPVariable_Wrap(s.data))));
   return out;
@@ -67,6 +67,10 @@ std::optional<Handle> same_over(const Handle& h, std::vector<int> devices, const
 }
 
 }  // namespace
+
+py::object sharding_object(const shard::Ref& s) { return py::cast(Handle{s}); }
+
+shard::Ref sharding_ref(const py::handle& h) { return h.cast<Handle>().ref; }
 
 void add_spmd(py::module_& m) {
   py::class_<Handle>(m, "Sharding")
@@ -113,8 +117,23 @@ void add_spmd(py::module_& m) {
   m.def("constrained", [](const py::handle& t, const Handle& h) {
     return py::reinterpret_steal<py::object>(THPVariable_Wrap(constrained(to_tensor(t), h.ref)));
   });
+  m.def(
+      "manual_collective",
+      [](const py::handle& t, std::string kind, std::vector<int64_t> shape,
+         std::vector<int64_t> parameters, std::vector<int64_t> groups, int64_t group_size) {
+        ManualCollective c{std::move(kind), std::move(shape), std::move(parameters),
+                           std::move(groups), group_size};
+        return py::reinterpret_steal<py::object>(
+            THPVariable_Wrap(manual_collective(to_tensor(t), c)));
+      },
+      py::arg("t"), py::arg("kind"), py::arg("shape"), py::arg("parameters"), py::arg("groups"),
+      py::arg("group_size"));
   m.def("sharding_of", &where);
-  m.def("local_shards", &shards);
+  m.def("any_sharding", &shard::any);
+  m.def("local_shards", &shards, py::arg("t"), py::arg("only") = -1);
+  m.def("put_shards", [](const py::handle& t, const std::vector<at::Tensor>& parts) {
+    put_shards(to_tensor(t), parts);
+  });
 }
 
 }  // namespace tp::bind

@@ -5,45 +5,10 @@
 #include "base/error.h"
 #include "base/flags.h"
 #include "base/text.h"
+#include "exec/device_sets.h"
 
 namespace tp::exec {
 namespace {
-
-shard::Ref sharding_of(const ir::LeafUse& use, const Layouts& layouts) {
-  if (use.feed != ir::Feed::kBuffer) return nullptr;
-  if (use.node->role() == ir::Role::kData) {
-    auto* data = static_cast<const client::Data*>(use.node->payload().get());
-    return data ? data->sharding() : nullptr;
-  }
-  auto it = layouts.fills.find(use.node);
-  return it == layouts.fills.end() ? nullptr : it->second;
-}
-
-std::string named(const ir::Node& n) {
-  return cat(n.types()[0].text(), n.location() ? cat(" of ", ir::line_text(n.location())) : "");
-}
-
-// The one set of devices of a graph.
-class Devices {
- public:
-  void add(const shard::Ref& s, const ir::Node& n) {
-    if (!s) return;
-    if (!first_) {
-      first_ = s;
-      named_ = named(n);
-    } else if (first_->devices != s->devices) {
-      fail(Code::kValue,
-           cat("one graph has values on devices ", join(first_->devices, ","), " (", named_,
-               ") and on devices ", join(s->devices, ","), " (", named(n), ")"),
-           "use one mesh for both, or bring one to the host: x.cpu()");
-    }
-  }
-  std::vector<int> get() const { return first_ ? first_->devices : std::vector<int>(); }
-
- private:
-  shard::Ref first_;
-  std::string named_;
-};
 
 shard::Ref or_null(const shard::Ref& s) { return s && !s->replicated() ? s : nullptr; }
 
@@ -62,13 +27,31 @@ std::string text_of(const Placement& p) {
   return s;
 }
 
+// The one set of devices of a graph. A result that is asked to be elsewhere is where its value is.
+std::vector<int> devices_of(DeviceSets& sets, const std::vector<int>& output_of,
+                            const Layouts& layouts) {
+  if (auto error = sets.meeting()) throw std::move(*error);
+  for (size_t i = 0; sets.sets().empty() && i < output_of.size() && i < layouts.pins.size(); ++i)
+    if (output_of[i] >= 0 && or_null(layouts.pins[i].sharding))
+      sets.add(layouts.pins[i].sharding->devices);
+  if (sets.sets().empty()) return {};
+  if (sets.sets().size() > 1)
+    fail(Code::kValue,
+         cat("one graph has values on devices ", join(sets.sets()[0], ","), " (", sets.example(0),
+             ") and on devices ", join(sets.sets()[1], ","), " (", sets.example(1), ")"),
+         "use one mesh for both, or call torch_pjrt.sync() between them");
+  return sets.sets()[0];
+}
+
 // The pins of the graph's roots; a tensor's that is also another's result stays where it is first.
 void place_outputs(Placement& p, const std::vector<int>& output_of, const Layouts& layouts,
                    std::vector<Donor>& donors) {
   for (size_t i = 0; i < layouts.pins.size() && i < output_of.size(); ++i) {
+    const shard::Ref& asked = layouts.pins[i].sharding;
     if (output_of[i] < 0 || !layouts.pins[i].pinned) continue;
+    if (asked && asked->devices != p.devices) continue;
     Pin& o = p.outputs[static_cast<size_t>(output_of[i])];
-    if (!o.pinned) o = {true, or_null(layouts.pins[i].sharding)};
+    if (!o.pinned) o = {true, or_null(asked)};
   }
   std::erase_if(donors, [&p](const Donor& d) {
     Pin& o = p.outputs[d.output];
@@ -87,24 +70,17 @@ Placement place(const ir::Graph& g, const std::vector<int>& output_of, const Lay
                 std::vector<Donor>& donors) {
   Placement p;
   if (!shard::any()) return p;
-  Devices devices;
+  DeviceSets sets(g, layouts);
   p.parameters.resize(g.num_buffers);
   for (const ir::LeafUse& use : g.leaves)
-    if (shard::Ref s = sharding_of(use, layouts)) {
-      devices.add(s, *use.node);
-      p.parameters[use.index] = or_null(s);
-    }
+    if (use.feed == ir::Feed::kBuffer)
+      p.parameters[use.index] = or_null(own_sharding(*use.node, layouts));
   for (const ir::Node* n : g.order)
     if (n->role() == ir::Role::kInterior && n->sharding()) {
       p.constraints.push_back(shard::find(*n->sharding()));
       check(p.constraints.back() != nullptr, "a constraint's sharding is known");
-      devices.add(p.constraints.back(), *n);
     }
-  for (size_t i = 0; i < output_of.size() && i < layouts.pins.size(); ++i)
-    if (output_of[i] >= 0)
-      devices.add(or_null(layouts.pins[i].sharding),
-                  *g.roots[static_cast<size_t>(output_of[i])].node);
-  p.devices = devices.get();
+  p.devices = devices_of(sets, output_of, layouts);
   if (p.devices.size() < 2) return {};
   p.outputs.resize(g.roots.size());
   place_outputs(p, output_of, layouts, donors);

@@ -245,6 +245,10 @@ std::vector<V> Builder::region_op(std::string_view name, std::span<const V> in,
     text += region_text(region_args[i], regions[i]);
   }
   text += ')';
+  constexpr std::string_view kReturn = "stablehlo.return";  // of other dialects: their own
+  if (name.starts_with("sdy."))
+    if (size_t at = text.rfind(kReturn); at != std::string::npos)
+      text.replace(at, kReturn.size(), "sdy.return");
   std::vector<V> v;
   for (Type t : out) v.push_back(fresh(t));
   emit(v, name, in, attrs, text, first_inner);

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/text.h"
 
 namespace tp::ir {
 namespace {
@@ -140,7 +141,8 @@ class Copy {
 };
 
 const Symbol kLength = symbol("length"), kReverse = symbol("reverse"), kCounts = symbol("counts"),
-             kExtra = symbol("extra"), kIds = symbol("regions");
+             kExtra = symbol("extra"), kIds = symbol("regions"), kIn = symbol("in"),
+             kOut = symbol("out");
 
 NodePtr make_control(const OpKind& kind, AttrsBuilder& attrs, std::span<const Extra> extra,
                      std::vector<RegionPtr> regions, std::span<const Value> operands,
@@ -197,6 +199,35 @@ NodePtr make_branch(std::span<const Extra> extra, std::vector<RegionPtr> regions
                     std::span<const Value> operands, std::span<const Type> types) {
   AttrsBuilder attrs;
   return make_control(branch_kind(), attrs, extra, std::move(regions), operands, types);
+}
+
+const OpKind& manual_kind() {
+  static const OpKind k = make_kind("torch_pjrt.manual");
+  return k;
+}
+
+NodePtr make_manual(const Extra& extra, const std::vector<std::string>& in,
+                    const std::vector<std::string>& out, RegionPtr region,
+                    std::span<const Value> operands, std::span<const Type> types) {
+  AttrsBuilder attrs;
+  attrs.text(kIn, join(in, "\n"));
+  attrs.text(kOut, join(out, "\n"));
+  return make_control(manual_kind(), attrs, {&extra, 1}, {std::move(region)}, operands, types);
+}
+
+ManualShape manual_shape(const Node& n) {
+  ManualShape shape;
+  for (auto [name, to] : {std::pair(kIn, &shape.in), std::pair(kOut, &shape.out)}) {
+    Attr a{};
+    check(n.attrs().find(name, &a), "a manual region knows its shardings");
+    std::string_view text = a.text();
+    while (!text.empty()) {
+      size_t end = std::min(text.find('\n'), text.size());
+      to->emplace_back(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+  }
+  return shape;
 }
 
 std::span<const RegionPtr> regions_of(const Node& n) {

@@ -44,6 +44,10 @@ bool depends_on(const Value& v, std::span<const NodePtr> leaves, uint64_t first)
 //   regions    where true, where false
 const OpKind& loop_kind();
 const OpKind& branch_kind();
+// `torch_pjrt.manual`, operands: the values that are cut (each a constraint's result), then what
+// the region takes besides, whole on each device. The region is what each device of a mesh computes
+// of its parts; results are put together from its parts.
+const OpKind& manual_kind();
 
 // What a region of a node takes besides the node's own operands: `draws` offsets of random numbers,
 // which a loop moves by `step` in each round, and then captured values.
@@ -61,6 +65,15 @@ NodePtr make_loop(const LoopShape& shape, std::vector<RegionPtr> regions,
                   std::span<const Value> operands, std::span<const Type> types);
 NodePtr make_branch(std::span<const Extra> extra, std::vector<RegionPtr> regions,
                     std::span<const Value> operands, std::span<const Type> types);
+
+// `in` and `out`: shardings by text, of the operands that are cut and of the results.
+NodePtr make_manual(const Extra& extra, const std::vector<std::string>& in,
+                    const std::vector<std::string>& out, RegionPtr region,
+                    std::span<const Value> operands, std::span<const Type> types);
+struct ManualShape {
+  std::vector<std::string> in, out;
+};
+ManualShape manual_shape(const Node& n);
 
 // Of a node that carries regions; empty for any other.
 std::span<const RegionPtr> regions_of(const Node& n);

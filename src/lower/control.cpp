@@ -17,23 +17,6 @@ using ir::Type;
 
 using Values = std::span<const V>;
 
-std::vector<V> run_region(Builder& b, const ir::Region& r, Values parameters) {
-  check(parameters.size() == r.parameter_types.size(), "a region gets its parameters");
-  std::vector<std::vector<V>> outputs(r.graph.order.size());
-  for (size_t i = 0; i < r.parameters.size(); ++i)
-    outputs[r.graph.leaves[i].node->slot] = {parameters[r.parameters[i]]};
-  std::vector<V> in;
-  for (const ir::Node* n : r.graph.order) {
-    if (n->role() != ir::Role::kInterior) continue;
-    in.clear();
-    for (const ir::Value& v : n->operands()) in.push_back(outputs[v.node->slot][v.index]);
-    lower_node(b, *n, in, {}, outputs[n->slot]);
-  }
-  std::vector<V> results;
-  for (const ir::Value& v : r.graph.roots) results.push_back(outputs[v.node->slot][v.index]);
-  return results;
-}
-
 void append(std::vector<V>& to, Values more) { to.insert(to.end(), more.begin(), more.end()); }
 
 std::vector<V> starts(Builder& b, V first, int rank) {
@@ -155,7 +138,27 @@ std::vector<V> branch(Builder& b, const ir::Node& n, Values in) {
 
 }  // namespace
 
+std::vector<V> run_region(Builder& b, const ir::Region& r, Values parameters) {
+  check(parameters.size() == r.parameter_types.size(), "a region gets its parameters");
+  std::vector<std::vector<V>> outputs(r.graph.order.size());
+  for (size_t i = 0; i < r.parameters.size(); ++i)
+    outputs[r.graph.leaves[i].node->slot] = {parameters[r.parameters[i]]};
+  std::vector<V> in;
+  for (const ir::Node* n : r.graph.order) {
+    if (n->role() != ir::Role::kInterior) continue;
+    in.clear();
+    for (const ir::Value& v : n->operands()) in.push_back(outputs[v.node->slot][v.index]);
+    lower_node(b, *n, in, {}, outputs[n->slot]);
+  }
+  std::vector<V> results;
+  for (const ir::Value& v : r.graph.roots) results.push_back(outputs[v.node->slot][v.index]);
+  return results;
+}
+
 void lower_control(Builder& b, const ir::Node& n, Values in, std::vector<V>& out) {
+  if (&n.kind() == &ir::manual_kind())
+    fail(Code::kNotImplemented, "spmd.manual inside a loop, a branch or a program of one device",
+         "call it outside of torch.cond, while_loop and scan");
   out = &n.kind() == &ir::loop_kind() ? Loop(b, n, in).run() : branch(b, n, in);
 }
 

@@ -8,6 +8,10 @@
 
 namespace tp::lower {
 
+// What the region computes of these values.
+std::vector<hlo::V> run_region(hlo::Builder& b, const ir::Region& r,
+                               std::span<const hlo::V> parameters);
+
 void lower_control(hlo::Builder& b, const ir::Node& n, std::span<const hlo::V> in,
                    std::vector<hlo::V>& out);
 

@@ -9,6 +9,8 @@
 #include "base/text.h"
 #include "hlo/builder.h"
 #include "hlo/portable.h"
+#include "ir/region.h"
+#include "lower/manual.h"
 #include "lower/node.h"
 #include "lower/portable.h"
 #include "ops/core/row.h"
@@ -150,7 +152,10 @@ class Walk {
   void lower(const ir::Node& n) {
     std::vector<V> in;
     for (const ir::Value& v : n.operands()) in.push_back(at(v));
-    lower_node(b_, n, in, inputs_of(n), outputs_[n.slot]);
+    if (&n.kind() == &ir::manual_kind() && options_.sharded)
+      outputs_[n.slot] = lower_manual(b_, n, in, options_.sharded->spelling);
+    else
+      lower_node(b_, n, in, inputs_of(n), outputs_[n.slot]);
     if (n.sharding())
       for (V& v : outputs_[n.slot]) v = constrained(v, n);
   }

@@ -16,12 +16,13 @@ struct Registry {
   std::mutex mu;
   std::map<std::string, Ref, std::less<>> by_text;
   std::vector<Mesh> meshes;
+  std::vector<int> devices;  // of the first sharding over more than one
 };
 Registry& registry() {
   static auto* r = new Registry;  // outlives static destructors
   return *r;
 }
-std::atomic<bool> g_any{false};
+std::atomic<bool> g_any{false}, g_several_sets{false};
 
 std::vector<int> ascending(std::vector<int> v) {
   std::sort(v.begin(), v.end());
@@ -35,6 +36,8 @@ Ref enter(Ref s) {
   std::lock_guard lock(r.mu);
   g_any.store(true, std::memory_order_relaxed);
   r.by_text.try_emplace(s->text, s);
+  if (r.devices.empty() && s->devices.size() > 1) r.devices = s->devices;
+  if (s->devices.size() > 1 && s->devices != r.devices) g_several_sets.store(true);
   bool named = !s->mesh.axes.empty() && !s->mesh.axes[0].name.starts_with('_');
   if (named && std::find(r.meshes.begin(), r.meshes.end(), s->mesh) == r.meshes.end())
     r.meshes.push_back(s->mesh);
@@ -47,6 +50,8 @@ Ref find(std::string_view text) {
   auto it = r.by_text.find(text);
   return it == r.by_text.end() ? nullptr : it->second;
 }
+
+bool several_device_sets() { return g_several_sets.load(std::memory_order_relaxed); }
 
 bool any() { return g_any.load(std::memory_order_relaxed); }
 

@@ -6,6 +6,8 @@ namespace tp::shard {
 
 // Notes a new one; gives it back.
 Ref enter(Ref s);
+// Were shardings over different sets of devices made? Until then no two can meet.
+bool several_device_sets();
 
 // A sharding's placement in one word, for files: "0,1,2,3|2,1|0,2,1,3"; and back.
 std::string portable_text(const Sharding& s);

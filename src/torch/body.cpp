@@ -10,6 +10,7 @@
 #include "torch/kernels.h"
 #include "torch/random.h"
 #include "torch/runtime.h"
+#include "torch/spmd.h"
 #include "torch/unsynced.h"
 
 namespace tp::torch_room {
@@ -242,6 +243,59 @@ std::vector<at::Tensor> record_branch(const at::Tensor& predicate, const Body& o
         Recording::advance(1,
                            std::max(Recording::draws_of(&on_true), Recording::draws_of(&on_false)));
         return r.results(ir::make_branch(r.extra, r.regions, r.operands, types), types.size());
+      },
+      [&] { return r.name(); });
+}
+
+namespace {
+
+std::vector<std::string> texts_of(const std::vector<shard::Ref>& shardings) {
+  std::vector<std::string> out;
+  for (const shard::Ref& s : shardings) out.push_back(s->text);
+  return out;
+}
+
+// Of a value that is put together from parts of this type.
+ir::Type whole_type(ir::Type part, const shard::Sharding& s) {
+  Dims dims(part.dims());
+  std::vector<int64_t> whole(dims.begin(), dims.end());
+  for (size_t d = 0; d < whole.size() && d < s.tiles.counts.size(); ++d)
+    whole[d] *= s.tiles.counts[d];
+  return ir::make_type(part.dtype(), whole);
+}
+
+}  // namespace
+
+std::vector<at::Tensor> record_manual(const Body& body, const std::vector<at::Tensor>& operands,
+                                      const std::vector<shard::Ref>& in,
+                                      const std::vector<shard::Ref>& out) {
+  Recording r{body};
+  return guarded(
+      [&] {
+        std::vector<at::Tensor> placed;
+        for (size_t i = 0; i < operands.size(); ++i)
+          placed.push_back(constrained(operands[i], in.at(i)));
+        r.add(placed);
+        r.add(body);
+        const auto& parts = r.result_types();
+        if (parts.size() != out.size())
+          fail(Code::kValue,
+               cat(r.name(), ": ", out.size(), " out_specs, ", parts.size(), " results"));
+        std::vector<ir::Type> types;
+        for (size_t i = 0; i < parts.size(); ++i) {
+          if (!out[i]->replicated() &&
+              out[i]->tiles.counts.size() > static_cast<size_t>(parts[i].rank()))
+            fail(Code::kValue,
+                 cat(r.name(), ": out_specs ", i, " has ", out[i]->tiles.counts.size(),
+                     " entries, the result ", parts[i].rank(), " dims"));
+          types.push_back(whole_type(parts[i], *out[i]));
+        }
+        Recording::advance(1, Recording::draws_of(&body));
+        auto results = r.results(ir::make_manual(r.extra[0], texts_of(in), texts_of(out),
+                                                 r.regions[0], r.operands, types),
+                                 0);
+        for (size_t i = 0; i < results.size(); ++i) results[i] = constrained(results[i], out[i]);
+        return results;
       },
       [&] { return r.name(); });
 }

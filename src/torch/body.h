@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "ir/region.h"
+#include "shard/sharding.h"
 #include "torch/trace.h"
 
 namespace tp::torch_room {
@@ -87,5 +88,10 @@ std::vector<at::Tensor> record_loop(const Body* condition, const Body& body,
 std::vector<at::Tensor> record_branch(const at::Tensor& predicate, const Body& on_true,
                                       const Body& on_false,
                                       const std::vector<at::Tensor>& operands);
+
+// `in` and `out` say how operands and results are cut; the stand-ins are parts of the operands.
+std::vector<at::Tensor> record_manual(const Body& body, const std::vector<at::Tensor>& operands,
+                                      const std::vector<shard::Ref>& in,
+                                      const std::vector<shard::Ref>& out);
 
 }  // namespace tp::torch_room

@@ -19,11 +19,13 @@
 #include "probe/events.h"
 #include "probe/hold.h"
 #include "probe/probe.h"
+#include "shard/registry.h"
 #include "torch/asserts.h"
 #include "torch/capture.h"
 #include "torch/census.h"
 #include "torch/checks.h"
 #include "torch/cuts.h"
+#include "torch/device_parts.h"
 #include "torch/errors.h"
 #include "torch/interpreter.h"
 #include "torch/trace.h"
@@ -66,7 +68,7 @@ struct Collected {
   bool took = false;  // the pending values are out of their tensors
 };
 
-enum class Scope { kRead, kFull };
+enum class Scope { kOne, kRead, kFull };
 
 void reserve(Collected& c, size_t room) {
   c.ids.reserve(room);
@@ -81,16 +83,21 @@ void reserve(Collected& c, size_t room) {
   c.fills.reserve(room);
 }
 
-Collected collect(int device, uint64_t only, Scope scope) {
+// The aliases that a sync is about: all of a device, or those of these ids (ascending).
+using Ids = std::vector<uint64_t>;
+
+Collected collect(int device, const Ids* only, Scope scope) {
   Collected c;
-  size_t room = only ? 1 : room_for_aliases(), seen = 0;
+  size_t room = only ? only->size() : room_for_aliases(), seen = 0;
   reserve(c, room);
+  if (only && scope == Scope::kFull) c.kept.reserve(room_for_aliases());
   for_each_alias([&](Alias& a) {
     if (device_index(a.device) != device || a.traced) return;
-    if ((only && a.id != only) || seen == room) return;
+    if (scope == Scope::kFull && a.buffer() && c.kept.size() < c.kept.capacity())
+      c.kept.push_back(a.buffer().get());
+    if ((only && !std::ranges::binary_search(*only, a.id)) || seen == room) return;
     ++seen;
     const void* previous = a.previous;
-    if (scope == Scope::kFull && a.buffer()) c.kept.push_back(a.buffer().get());
     if (a.initial) {
       previous = a.initial.get();
       if (a.placed && a.layout && c.fills.size() < c.fills.capacity())
@@ -99,7 +106,7 @@ Collected collect(int device, uint64_t only, Scope scope) {
       c.held.push_back(std::move(a.initial));
       a.initial = ir::NodePtr();
     }
-    if (!a.pending() || (a.raised() && !only)) return;
+    if (!a.pending() || (a.raised() && scope != Scope::kOne)) return;
     const Value& value = a.value();
     c.roots.push_back(value);
     c.marks.push_back({value.node.get(), value.index});
@@ -203,9 +210,10 @@ void adopt_moved(const exec::SyncResult& result) {
   });
 }
 
-// `only`: the one alias to compute; 0 for all. `synced`: told what ran.
-bool sync_device(int device, bool force_data, uint64_t only = 0, Synced* synced = nullptr) {
-  Collected c = collect(device, only, force_data ? Scope::kFull : Scope::kRead);
+// `only`: the aliases to compute; null for all. `synced`: told what ran.
+bool sync_device(int device, Scope scope, const Ids* only = nullptr, Synced* synced = nullptr) {
+  bool force_data = scope == Scope::kFull;
+  Collected c = collect(device, only, scope);
   if (c.roots.empty()) return false;
   c.request = request_of(c, device, force_data);
   if (force_data) offer_in_place(c, &c.request);
@@ -230,13 +238,13 @@ bool sync_device(int device, bool force_data, uint64_t only = 0, Synced* synced 
 
 // Where a host op raises, what does not depend on it is computed all the same. Throws in the end,
 // or, for a read, leaves that to whoever reads a value that depends on it.
-bool sync_sound(int device, bool force_data) {
+bool sync_sound(int device, bool force_data, const Ids* only) {
   std::exception_ptr raised;
   bool ran = false;
   for (bool again = true; again;) {
     again = false;
     try {
-      ran = sync_device(device, force_data) || ran;
+      ran = sync_device(device, force_data ? Scope::kFull : Scope::kRead, only) || ran;
     } catch (const exec::HostFailure& f) {
       if (f.roots().empty()) throw;
       if (!raised) raised = std::current_exception();
@@ -244,6 +252,22 @@ bool sync_sound(int device, bool force_data) {
     }
   }
   if (raised && force_data) std::rethrow_exception(raised);
+  return ran;
+}
+
+// One program for each set of devices that pending values are on.
+bool sync_parts(int device, bool force_data) {
+  if (!shard::several_device_sets()) return sync_sound(device, force_data, nullptr);
+  DeviceParts parts = device_parts(device);
+  std::exception_ptr raised;
+  bool ran = false;
+  for (const Ids& ids : parts.programs) try {
+      ran = sync_sound(device, force_data, &ids) || ran;
+    } catch (const Error&) {
+      if (!raised) raised = std::current_exception();
+    }
+  if (raised) std::rethrow_exception(raised);
+  if (parts.impossible && force_data) throw std::move(*parts.impossible);
   return ran;
 }
 
@@ -274,7 +298,7 @@ bool sync_devices(bool force_data) {
   sample_census(probe::next_step());
   note_synced();
   int n = device_count();
-  for (int d = 0; d < n; ++d) ran = sync_sound(d, force_data) || ran;
+  for (int d = 0; d < n; ++d) ran = sync_parts(d, force_data) || ran;
   last_end = probe::now_ns();
   return ran;
 }
@@ -337,7 +361,8 @@ void sync_for(Alias& a) {
                       "); computing the one that is read"));
   }
   GilRelease no_gil;
-  sync_device(device_index(a.device), false, a.id);
+  Ids one{a.id};
+  sync_device(device_index(a.device), Scope::kOne, &one);
 }
 
 // A sync has run since the alias was seen to wait, at that version. What it leaves behind as it was
@@ -448,7 +473,7 @@ Synced sync_captured(int device) {
         client::check_not_forked();
         GilRelease no_gil;
         auto lock = lock_interruptibly(one_sync_lock());
-        sync_device(device, true, 0, &synced);
+        sync_device(device, Scope::kFull, nullptr, &synced);
       },
       [] { return std::string("capture"); });
   return synced;

@@ -171,6 +171,28 @@ at::Tensor constrained(const at::Tensor& t, const shard::Ref& sharding) {
       [] { return std::string("mark_sharding_with_gradients"); });
 }
 
+at::Tensor manual_collective(const at::Tensor& t, const ManualCollective& c) {
+  return guarded(
+      [&] {
+        static const ir::OpKind& kKind =
+            ops::kind_of(*ops::find_row("torch_pjrt::manual_collective"));
+        Value v = resolved_value(t);
+        ir::AttrsBuilder attrs;
+        attrs.operand(ir::symbol("self"), 0);
+        attrs.text(ir::symbol("kind"), c.kind);
+        attrs.ints(ir::symbol("parameters"), c.parameters);
+        attrs.ints(ir::symbol("groups"), c.groups);
+        attrs.integer(ir::symbol("group_size"), c.group_size);
+        attrs.ints(ir::symbol("shape"), c.shape);
+        ir::DType dtype = c.kind == "index" ? ir::DType::kS64 : v.type().dtype();
+        ir::Type type = ir::make_type(dtype, c.shape);
+        ir::NodePtr made = ir::Node::make(kKind, {&v, 1}, {&type, 1}, attrs.words());
+        made->set_location(here());
+        return make_tensor({std::move(made), 0}, {}, t.device());
+      },
+      [&] { return cat("spmd.manual: ", c.kind); });
+}
+
 Whereabouts sharding_of(const at::Tensor& t) {
   Impl& impl = impl_of(t);
   if (!impl.whole()) {
@@ -183,39 +205,93 @@ Whereabouts sharding_of(const at::Tensor& t) {
   return {layout_like(impl), false};
 }
 
-std::vector<Shard> local_shards(const at::Tensor& t) {
+namespace {
+
+at::Tensor part_on_host(const DataPtr& part) {
+  at::Tensor to = at::empty(ref_of(part->type().dims()),
+                            at::TensorOptions(to_scalar_type(part->type().dtype())));
+  GilRelease no_gil;
+  client::client().transfer_from_device(*part, to.mutable_data_ptr(),
+                                        std::make_shared<at::Tensor>(to));
+  return to;
+}
+
+Alias& whole_alias(const at::Tensor& t, const char* what) {
+  Impl& impl = impl_of(t);
+  if (!impl.whole())
+    fail(Code::kValue, cat(what, ": the tensor is a view of a larger one"),
+         "give it a copy: x.clone()");
+  return *impl.alias();
+}
+
+}  // namespace
+
+std::vector<Shard> local_shards(const at::Tensor& t, int only) {
   return guarded(
       [&] {
-        Impl& impl = impl_of(t);
-        if (!impl.whole())
-          fail(Code::kValue, "local_shards: the tensor is a view of a larger one",
-               "give it a copy: x.clone()");
-        DataPtr data = computed(*impl.alias());
-        auto host = [](const DataPtr& part) {
-          at::Tensor to = at::empty(ref_of(part->type().dims()),
-                                    at::TensorOptions(to_scalar_type(part->type().dtype())));
-          GilRelease no_gil;
-          client::client().transfer_from_device(*part, to.mutable_data_ptr(),
-                                                std::make_shared<at::Tensor>(to));
-          return to;
-        };
+        DataPtr data = computed(whole_alias(t, "local_shards"));
         std::vector<Shard> out;
         if (!data->sharding()) {
           shard::Box whole{{}, Dims(data->type().dims())};
           whole.start.resize(whole.size.size());
-          out.push_back({data->device(), std::move(whole), 0, host(data)});
+          out.push_back({data->device(), std::move(whole), 0, part_on_host(data)});
           return out;
         }
         const shard::Sharding& s = *data->sharding();
         for (size_t p = 0; p < s.devices.size(); ++p) {
+          if (only >= 0 && p != static_cast<size_t>(only)) continue;
           auto at = std::find(s.tiles.order.begin(), s.tiles.order.end(), static_cast<int>(p));
           out.push_back({s.devices[p], shard::box_of(s, data->type().dims(), p),
                          static_cast<size_t>(at - s.tiles.order.begin()) % s.tiles.replicas,
-                         host(data->parts()[p])});
+                         part_on_host(data->parts()[p])});
         }
         return out;
       },
       [] { return std::string("local_shards"); });
+}
+
+void put_shards(const at::Tensor& t, const std::vector<at::Tensor>& parts) {
+  guarded(
+      [&] {
+        Alias& a = whole_alias(t, "put_shards");
+        shard::Ref s = sharding_of(t).sharding;
+        if (!s || parts.size() != s->devices.size())
+          fail(Code::kValue, cat("put_shards: ", parts.size(), " parts for a tensor on ",
+                                 s ? s->devices.size() : 1, " devices"));
+        ir::Type type = a.type.with(shard::shard_dims(*s, a.type.dims()));
+        std::vector<DataPtr> up;
+        for (size_t p = 0; p < parts.size(); ++p) {
+          const at::Tensor& part = parts[p];
+          bool fits = part.is_cpu() && part.is_contiguous() &&
+                      part.scalar_type() == to_scalar_type(type.dtype()) &&
+                      part.sizes() == ref_of(type.dims());
+          if (!fits)
+            fail(Code::kValue, cat("put_shards: part ", p, " is no dense CPU ", type.text()));
+          up.push_back(send(part, type, s->devices[p]));
+        }
+        write_data(impl_of(t), std::make_shared<client::ShardedData>(a.type, device_index(a.device),
+                                                                     s, std::move(up)));
+      },
+      [] { return std::string("put_shards"); });
+}
+
+std::vector<ShardedLine> sharded_lines() {
+  std::vector<ShardedLine> out;
+  if (!shard::any()) return out;
+  for (const AliasPtr& a :
+       aliases_where([](const Alias& a) { return a.data && a.data->sharding(); })) {
+    DataPtr data = state_of_alias(*a).data;
+    if (!data || !data->sharding()) continue;
+    auto same = std::ranges::find_if(out, [&](const ShardedLine& l) {
+      return l.where == a->made_at && l.type == data->type() &&
+             shard::same(*l.sharding, *data->sharding());
+    });
+    if (same != out.end())
+      ++same->count;
+    else
+      out.push_back({a->made_at, data->type(), data->sharding(), 1});
+  }
+  return out;
 }
 
 shard::Ref layout_like(const Impl& t) {

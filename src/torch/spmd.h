@@ -18,6 +18,14 @@ void mark_sharding(const at::Tensor& t, const shard::Ref& sharding);
 // The value with a constraint, as a new tensor.
 at::Tensor constrained(const at::Tensor& t, const shard::Ref& sharding);
 
+// Inside a manual region: what devices tell each other (ops/view/manual_collective.h).
+struct ManualCollective {
+  std::string kind;
+  std::vector<int64_t> shape, parameters, groups;
+  int64_t group_size = 1;
+};
+at::Tensor manual_collective(const at::Tensor& t, const ManualCollective& c);
+
 // Where a tensor is (`real`), or where it was asked to be. No sharding: on its one device, or
 // wherever the program that computes it puts it.
 struct Whereabouts {
@@ -33,7 +41,20 @@ struct Shard {
   size_t replica;  // 0 for the first holder of this part
   at::Tensor data;
 };
-std::vector<Shard> local_shards(const at::Tensor& t);
+// `only`: that partition's alone; -1: all.
+std::vector<Shard> local_shards(const at::Tensor& t, int only = -1);
+// Makes these parts the tensor's value: CPU tensors by partition of its sharding, which stays. They
+// are taken over: nobody may write them any more.
+void put_shards(const at::Tensor& t, const std::vector<at::Tensor>& parts);
+
+// Tensors whose buffers are on meshes, by the line that made them.
+struct ShardedLine {
+  ir::LocationId where;
+  ir::Type type;
+  shard::Ref sharding;
+  int64_t count;
+};
+std::vector<ShardedLine> sharded_lines();
 
 // The sharding that a tensor made like t starts with; null: none.
 shard::Ref layout_like(const Impl& t);

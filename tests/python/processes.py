@@ -37,15 +37,24 @@ def free_port() -> int:
 
 
 def run_ranks(
-    code: str, folder: Path, world: int = 2, timeout: float = 240, **env: str
+    code: str,
+    folder: Path,
+    world: int = 2,
+    timeout: float = 240,
+    prefixes: list[list[str]] | None = None,
+    address: str = "127.0.0.1",
+    **env: str,
 ) -> list[Rank]:
-    """Runs PRELUDE and `code` as torchrun would, a process a rank; kills all after `timeout` s."""
+    """Runs PRELUDE and `code` as torchrun would, a process a rank; kills all after `timeout` s.
+
+    `prefixes`: what stands before each rank's command. `address`: of rank 0.
+    """
     script = folder / "program.py"
     script.write_text(PRELUDE + code)
     given = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | env
     given |= {
         "WORLD_SIZE": str(world),
-        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_ADDR": address,
         "MASTER_PORT": str(free_port()),
         "OMP_NUM_THREADS": "1",
     }
@@ -56,7 +65,7 @@ def run_ranks(
         ]
         started = [
             subprocess.Popen(
-                [sys.executable, str(script)],
+                [*(prefixes[r] if prefixes else []), sys.executable, str(script)],
                 stdout=out,
                 stderr=err,
                 text=True,

@@ -5,8 +5,12 @@ tensors and, as the reference, on CPU tensors over gloo.
 """
 
 import json
+import os
+import shutil
+import subprocess
 
 import pytest
+import soak
 from processes import all_fine, run_ranks
 
 # name -> body that gives what the call left behind. `make(shape, dtype)` gives other values on
@@ -232,13 +236,18 @@ dist.destroy_process_group()
 )
 
 
-def test_ddp_trains_as_one_process_on_the_joined_batch(tmp_path):
-    for out in all_fine(run_ranks(DDP, tmp_path)):
+@pytest.fixture(scope="module", params=[2, 4], ids="{} processes".format)
+def trained(request, tmp_path_factory):
+    return all_fine(run_ranks(DDP, tmp_path_factory.mktemp("ddp"), world=request.param))
+
+
+def test_ddp_trains_as_one_process_on_the_joined_batch(trained):
+    for out in trained:
         assert float(out.split()[-1]) < 1e-6, out
 
 
-def test_ddp_steps_cut_nothing_and_compile_once(tmp_path):
-    for out in all_fine(run_ranks(DDP, tmp_path)):
+def test_ddp_steps_cut_nothing_and_compile_once(trained):
+    for out in trained:
         assert out.startswith("[[0, 0], [0, 0], [0, 0]]"), out
 
 
@@ -405,3 +414,50 @@ def test_a_group_that_comes_after_such_a_plugin_started_is_refused(tmp_path, fak
     (done,) = run_ranks(code, tmp_path, world=1, PJRT_DEVICE="FAKE", FAKE=fake)
     assert "the process group came after the device's first use" in done.out
     assert "try: torch.distributed.init_process_group" in done.out
+
+
+def test_when_a_rank_is_killed_the_others_end_and_the_next_start_continues(tmp_path):
+    soak.soak(tmp_path, world=4, steps=60, kills=1, every=10)
+
+
+@pytest.mark.nightly
+def test_a_long_training_survives_many_killed_ranks(tmp_path):
+    soak.soak(tmp_path, world=4, steps=2000, kills=5, every=50)
+
+
+@pytest.fixture
+def namespaces():
+    """Two network namespaces that see each other over one link: as commands to run in each."""
+    if os.geteuid() != 0 or not shutil.which("ip"):
+        pytest.skip("network namespaces need root and iproute2")
+
+    def ip(*args: str) -> None:
+        subprocess.run(["ip", *args], check=True, capture_output=True, timeout=30)
+
+    names = [f"pjrt{os.getpid()}{end}" for end in "ab"]
+    made = []
+    try:
+        for name in names:
+            ip("netns", "add", name)
+            made.append(name)
+        ip("link", "add", "pjrt0", "netns", names[0], "type", "veth", "peer", "name", "pjrt1",
+           "netns", names[1])  # fmt: skip
+        for i, name in enumerate(names):
+            ip("-n", name, "address", "add", f"10.77.0.{i + 1}/24", "dev", f"pjrt{i}")
+            ip("-n", name, "link", "set", "lo", "up")
+            ip("-n", name, "link", "set", f"pjrt{i}", "up")
+        yield [
+            ["ip", "netns", "exec", name, "env", f"GLOO_SOCKET_IFNAME=pjrt{i}"]
+            for i, name in enumerate(names)
+        ]
+    finally:
+        for name in made:
+            ip("netns", "delete", name)
+
+
+@pytest.mark.nightly
+def test_ddp_works_between_two_network_namespaces(tmp_path, namespaces):
+    found = run_ranks(DDP, tmp_path, prefixes=namespaces, address="10.77.0.1")
+    for out in all_fine(found):
+        assert out.startswith("[[0, 0], [0, 0], [0, 0]]"), out
+        assert float(out.split()[-1]) < 1e-6, out

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import spmd_set_cases
 from spmd_cases import CASES
 
 HERE = Path(__file__).resolve().parent
@@ -36,6 +37,17 @@ def run_cases(*names: str, program: str = "spmd_cases.py", **env: str) -> dict[s
 def found() -> dict[str, str]:
     """All cases, run once."""
     return run_cases()
+
+
+@pytest.fixture(scope="module")
+def found_of_sets() -> dict[str, str]:
+    """The cases of spmd_set_cases.py, run once."""
+    return run_cases(program="spmd_set_cases.py")
+
+
+@pytest.mark.parametrize("name", spmd_set_cases.CASES)
+def test_meshes_and_reports(found_of_sets, name):
+    assert found_of_sets[name] == "", found_of_sets[name]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/core/families.h"
+#include "ops/view/manual_collective.h"
 #include "ops/view/strided_view.h"
 #include "ops/view/window.h"
 
@@ -113,6 +114,9 @@ Family view() {
        .type = same_type,
        .lower = same_lower,
        .layout = Layout::kCopyOfFirst},
+      {.name = "torch_pjrt::manual_collective",
+       .type = manual_collective_type,
+       .lower = manual_collective_lower},
       {.name = "torch_pjrt::resize", .type = resize_type, .lower = resize_lower},
   };
   return kRows;
