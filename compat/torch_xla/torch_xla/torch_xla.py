@@ -8,6 +8,8 @@ import torch
 
 import torch_pjrt
 
+from . import _XLAC, _processes
+
 __all__ = [
     "compile", "device", "device_count", "devices", "launch", "manual_seed", "real_devices",
     "set_custom_compile_options", "step", "sync",
@@ -16,11 +18,13 @@ __all__ = [
 
 def device(index: int | None = None) -> torch.device:
     """The device, `xla:0` where no index is given."""
+    _processes.before_client()
     return torch.device("xla", index or 0)
 
 
 def devices() -> list[torch.device]:
     """All devices of the process."""
+    _processes.before_client()
     return torch_pjrt.devices()
 
 
@@ -37,7 +41,7 @@ def device_count() -> int:
 
 def sync(wait: bool = False, reset_scope: bool = True) -> None:
     """Runs what is recorded."""
-    torch_pjrt.sync(wait=wait)
+    _XLAC._xla_step_marker(wait=wait)
     _closures()
 
 
@@ -93,8 +97,8 @@ def launch(
     start_method: str = "spawn",
     debug_single_process: bool = False,
 ) -> None:
-    """Calls `fn(0, *args)`: there is one process."""
-    fn(0, *args)
+    """Calls `fn(rank, *args)`: in this process, of which torchrun may have started many."""
+    fn(_processes.rank(), *args)
 
 
 def set_custom_compile_options(options: dict[str, Any]) -> None:

@@ -1,6 +1,10 @@
-"""`init_process_group("xla")`: registered by torch_pjrt where it has one."""
+"""`init_process_group("xla")`: torch_pjrt registers it."""
 
-from .._names import ONE_PROCESS, later, later_class
+import torch.distributed as dist
 
-ProcessGroupXla = later_class("distributed.xla_backend.ProcessGroupXla", ONE_PROCESS)
-new_xla_process_group = later("distributed.xla_backend.new_xla_process_group", ONE_PROCESS)
+from .._names import later
+
+ProcessGroupXla = dist.ProcessGroup
+new_xla_process_group = later(
+    "distributed.xla_backend.new_xla_process_group", "init_process_group('xla')"
+)
