@@ -69,7 +69,10 @@ class _Torchvision:
 
             if not hasattr(torch.ops.torchvision, "nms"):
                 library = torch.library.Library("torchvision", "DEF")
-                library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+                for op in ("nms", "qnms"):
+                    library.define(
+                        f"{op}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+                    )
                 sys.modules["_peer_torchvision"] = library
 
 

@@ -75,6 +75,9 @@ def metrics() -> dict[str, tuple[int, float, tuple[Any, ...]]]:
     if _C.eager_mode():  # each op is a program
         times = {f"EagerOp{n}" if n in _EAGER else n: v for n, v in times.items()}
     found = {n: (c, total * 1e9, ()) for n, (c, total) in times.items() if c > 0}
+    donated, programs = counters().get("DonatedBuffers", 0), found.get("CompileTime", (0,))[0]
+    if programs or donated:  # how many buffers programs were given to overwrite
+        found["InputOutputAliasCount"] = (programs or 1, float(donated), ())
     for theirs, own in _BYTES.items():
         count, total = _grown(_amount(own), _since["bytes"].get(own))
         if count > 0:
@@ -91,7 +94,9 @@ def report(counter_names: list[str] | None = None, metric_names: list[str] | Non
     lines = []
     for name, (count, total, _) in metrics().items():
         if metric_names is None or name in metric_names:
-            text = f"{total / 2**20:.2f}MB" if name in _BYTES else _time(total)
+            text = _time(total)
+            if name in (*_BYTES, "InputOutputAliasCount"):
+                text = f"{total / 2**20:.2f}MB" if name in _BYTES else f"{total:.2f}"
             lines += [f"Metric: {name}", f"  TotalSamples: {count}", f"  Accumulator: {text}"]
     for name, value in sorted(counters().items()):
         if counter_names is None or name in counter_names or name.startswith("aten::"):

@@ -58,15 +58,24 @@ def host_index() -> int:
 
 
 def addressable_device_count() -> int:
+    """In SPMD mode one stands for all; so below."""
     return len(_XLAC._xla_get_devices())
 
 
+local_device_count = addressable_device_count
+
+
 def global_device_count() -> int:
-    return len(_XLAC._xla_get_devices()) * _processes.world()
+    return addressable_device_count() * _processes.world()
 
 
-global_runtime_device_count = global_device_count
-local_device_count = addressable_runtime_device_count = addressable_device_count
+def addressable_runtime_device_count() -> int:
+    """The plugin's own."""
+    return _XLAC._xla_num_runtime_devices()
+
+
+def global_runtime_device_count() -> int:
+    return addressable_runtime_device_count() * _processes.world()
 
 
 def runtime_device_attributes(device: str) -> dict[str, Any]:
@@ -114,4 +123,4 @@ def use_spmd(auto: bool = False) -> None:
 
 def is_spmd() -> bool:
     """Whether use_spmd() was called."""
-    return spmd.is_spmd() or os.environ.get("XLA_USE_SPMD") == "1"
+    return os.environ.get("XLA_USE_SPMD") == "1"

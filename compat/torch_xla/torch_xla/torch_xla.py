@@ -1,6 +1,7 @@
 """The names of the package itself."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,8 @@ __all__ = [
 def device(index: int | None = None) -> torch.device:
     """The device, `xla:0` where no index is given."""
     _processes.before_client()
+    if index and index >= len(torch_pjrt.devices()):
+        raise IndexError(f"device xla:{index}: there are {len(torch_pjrt.devices())}")
     return torch.device("xla", index or 0)
 
 
@@ -75,15 +78,23 @@ def compile(
     """
     if f is None:
         return _block(full_graph)
-    return torch_pjrt.compile(f, full_graph=full_graph)
+    compiled = torch_pjrt.compile(f, full_graph=full_graph)
+
+    @functools.wraps(f)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with torch_pjrt.eager_mode(False):  # in eager mode too the function is one program
+            return compiled(*args, **kwargs)
+
+    return wrapped
 
 
 @contextlib.contextmanager
 def _block(full_graph: bool) -> Iterator[None]:
     sync()
-    with torch_pjrt.no_cuts() if full_graph else contextlib.nullcontext():
+    cuts = torch_pjrt.no_cuts() if full_graph else contextlib.nullcontext()
+    with torch_pjrt.eager_mode(False), cuts:
         yield
-    sync()
+        sync()
 
 
 def manual_seed(seed: int, device: Any = None) -> None:

@@ -1,5 +1,6 @@
 """Devices, steps, random numbers, counters."""
 
+import os
 from typing import Any
 
 import torch
@@ -37,9 +38,14 @@ __all__ = [
 _replication: list[str] = []
 
 
-def _xla_get_devices() -> list[str]:
+def _all() -> list[str]:
     _processes.before_client()
     return [str(d) for d in torch_pjrt.devices()]
+
+
+def _xla_get_devices() -> list[str]:
+    """In SPMD mode one stands for all."""
+    return _all()[:1] if os.environ.get("XLA_USE_SPMD") == "1" else _all()
 
 
 _xla_get_all_devices = _xla_get_devices
@@ -51,7 +57,7 @@ def _xla_real_devices(devices: list[str] | None = None) -> list[str]:
 
 
 def _xla_get_runtime_devices() -> list[str]:
-    return _xla_real_devices()
+    return _xla_real_devices(_all())
 
 
 _xla_get_all_runtime_devices = _xla_get_runtime_devices
@@ -86,7 +92,11 @@ def _xla_num_devices() -> int:
     return len(_xla_get_devices())
 
 
-_xla_num_runtime_devices = _xla_num_global_devices = _xla_num_devices
+_xla_num_global_devices = _xla_num_devices
+
+
+def _xla_num_runtime_devices() -> int:
+    return len(_all())
 
 
 def _xla_get_all_device_attributes() -> list[dict[str, Any]]:

@@ -98,9 +98,25 @@ def _get_xla_tensor_debug_info(t: torch.Tensor) -> str:
     state, name = torch_pjrt.state(t), short_type(t)
     pending = state in ("ir", "view")
     ir = "\n  ".join(_lines([t])[-2:]) if pending else "None"
-    data = "None" if pending else f"\n  Data Device: {t.device}\n  Data Shape: {name}"
-    lines = [f"XLA Shape: {name}", f"Device: {t.device}", f"State: {state}", f"IR: {ir}"]
-    return "\n".join([*lines, f"XLAData: {data}"]) + "\n"
+    device = "SPMD:0" if os.environ.get("XLA_USE_SPMD") == "1" else str(t.device)
+    lines = [f"XLA Shape: {name}", f"Device: {device}", f"State: {state}", f"IR: {ir}"]
+    if state == "host":
+        lines += [f"Tensor on host: with size {list(t.shape)}"]
+    return "\n".join([*lines, f"XLAData: {_data_info(t, device, pending)}"]) + "\n"
+
+
+def _data_info(t: torch.Tensor, device: str, pending: bool) -> str:
+    """Where its bytes are."""
+    if pending:
+        return "None"
+    handle = _C.sharding_of(t)[0]
+    lines = ["", f"Data Device: {device}", f"Data Shape: {short_type(t)}"]
+    if handle is not None:
+        from ._sharding import _text
+
+        lines[0] = "XLAShardedData"
+        lines += [f"OpSharding: {_text(handle)}", f"NumShards: {len(handle.devices)}"]
+    return "\n  ".join(lines)
 
 
 def _get_xla_tensor_shape_type(t: torch.Tensor) -> str:

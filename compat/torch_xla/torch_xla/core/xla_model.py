@@ -79,8 +79,9 @@ def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device
     have = torch_pjrt.runtime.device_type()
     if devkind is not None and devkind.upper() != have.upper():
         raise RuntimeError(f"torch_xla: expected a device of kind {devkind}, found {have}")
-    _processes.before_client()
-    return torch.device("xla", n or 0)
+    from ..torch_xla import device
+
+    return device(n)
 
 
 def get_xla_supported_devices(
@@ -383,14 +384,22 @@ def save(
 # ---- random numbers -------------------------------------------------------------------------
 
 
+_SEEDS = 1 << 64
+
+
 def set_rng_state(seed: int, device: Any = None) -> None:
-    """Seeds the device."""
-    torch_pjrt.manual_seed(seed)
+    """Seeds the device; what get_rng_state() gave continues where it was taken."""
+    if 0 <= seed < _SEEDS:
+        torch_pjrt.manual_seed(seed)
+        return
+    state = torch.tensor(list(seed.to_bytes(16, "little")), dtype=torch.uint8)
+    torch.xla.set_rng_state(state)  # type: ignore[attr-defined]
 
 
 def get_rng_state(device: Any = None) -> int:
-    """A seed from which the numbers go on."""
-    return int(torch.xla.initial_seed())
+    """The seed, and above its 64 bits how many numbers were drawn."""
+    state: torch.Tensor = torch.xla.get_rng_state()  # type: ignore[attr-defined]
+    return int.from_bytes(bytes(state.tolist()), "little")
 
 
 @contextlib.contextmanager

@@ -49,6 +49,16 @@ class _Traced:
         return pytree.tree_unflatten(list(self.call(*tensors)), self.out_spec)
 
 
+def _inside_another() -> bool:
+    """Whether a function is being traced already: it takes this one in."""
+    modes = torch.utils._python_dispatch._get_current_dispatch_mode()
+    return (
+        torch.compiler.is_compiling()
+        or modes is not None
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )
+
+
 def _kind(x: torch.Tensor) -> Any:
     return (tuple(x.shape), x.stride(), x.dtype, x.device, x.requires_grad)
 
@@ -75,8 +85,8 @@ def assume_pure(
         return run(args, kwargs)
 
     def run(args: Any, kwargs: Any) -> Any:
-        if torch.compiler.is_compiling() or torch._guards.TracingContext.try_get():
-            return fn(*args, **kwargs)  # inside another one
+        if _inside_another():
+            return fn(*args, **kwargs)
         flat, spec = pytree.tree_flatten((args, kwargs))
         fixed = {i: x for i, x in enumerate(flat) if not isinstance(x, torch.Tensor)}
         tensors = [x for x in flat if isinstance(x, torch.Tensor)]

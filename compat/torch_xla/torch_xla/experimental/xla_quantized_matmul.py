@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+import torch.ao.quantization.fx._decomposed  # the ops quantized_decomposed::...
 
 from ._library import XLA_LIB, define
 

@@ -41,7 +41,7 @@ class Mesh:
             f"Number of device IDs ({count}) must match mesh size ({math.prod(self.mesh_shape)})"
         )
         assert len(set(self.device_ids.tolist())) == count, "Device IDs must be unique"
-        have = len(_XLAC._xla_get_all_devices())
+        have = _XLAC._xla_num_runtime_devices()
         assert count == 0 or self.device_ids.max() < have, (
             f"Device IDs must be less than mesh size: found {self.device_ids.max()}, the client "
             f"has {have} devices"
@@ -131,8 +131,12 @@ def ours(mesh: Any) -> spmd.Mesh:
         mesh = get_global_mesh()
         if mesh is None:
             raise AssertionError("no mesh is given, and none was set with set_global_mesh()")
-    found: spmd.Mesh = getattr(mesh, "ours", mesh)
-    return found
+    if isinstance(mesh, spmd.Mesh | Mesh):
+        found: spmd.Mesh = getattr(mesh, "ours", mesh)
+        return found
+    from .api import convert_to_xla_mesh  # DTensor's
+
+    return convert_to_xla_mesh(mesh).ours
 
 
 def set_global_mesh(mesh: Mesh) -> None:
@@ -148,5 +152,5 @@ def get_global_mesh() -> Mesh | None:
 
 def get_1d_mesh(axis_name: str | None = None) -> Mesh:
     """All devices in a line."""
-    count = len(_XLAC._xla_get_all_devices())
+    count = _XLAC._xla_num_runtime_devices()
     return Mesh(np.arange(count), (count,), None if axis_name is None else (axis_name,))

@@ -32,7 +32,15 @@ class XLAShard:
 
 
 class XLAShardedTensor(torch.Tensor):
-    """What mark_sharding gives: the tensor under a class with the names below."""
+    """What mark_sharding gives: the tensor under a class with the names below.
+
+    `mesh_shape` and `partition_spec` are what it was marked with; None of a result of an op.
+    """
+
+    mesh_shape: tuple[int, ...] | None = None
+    partition_spec: tuple[Any, ...] | None = None
+    _cached_spec: Any = None
+    _mesh: Any = None
 
     @staticmethod
     def __new__(cls: Any, elem: torch.Tensor, *args: Any, **kwargs: Any) -> "XLAShardedTensor":
@@ -76,6 +84,40 @@ class XLAShardedTensor(torch.Tensor):
 
         found = _XLAC._get_xla_sharding_type(self.global_tensor)
         return None if found is None else ShardingType(found)
+
+    def invalidate_spec_cache(self) -> None:
+        """The next _spec is made anew."""
+        self._cached_spec = None
+
+    @property
+    def _spec(self) -> Any:
+        """As DTensor has it: mesh, placements, sizes."""
+        if self.mesh_shape is None or self.partition_spec is None:
+            raise ValueError(
+                "Placements not available: XLAShardedTensor requires mesh_shape and partition_spec "
+                "to be set. Use mark_sharding() to properly initialize sharding information."
+            )
+        if self._cached_spec is None:
+            from ._placements import spec_of
+
+            self._cached_spec = spec_of(self)
+        return self._cached_spec
+
+    @property
+    def placements(self) -> Any:
+        """Shard or Replicate for each axis of the mesh."""
+        return self._spec.placements
+
+    def redistribute(
+        self, device_mesh: Any = None, placements: Any = None, *, async_op: bool = False
+    ) -> "XLAShardedTensor":
+        """A copy of it, placed so on the mesh."""
+        from ._placements import partition_spec_of
+        from .xla_sharding import mark_sharding
+
+        mesh = self._mesh if device_mesh is None else device_mesh
+        spec = partition_spec_of(self.dim(), mesh, placements)
+        return mark_sharding(self.global_tensor.clone(), mesh, spec)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"XLAShardedTensor({self.global_tensor!r})"

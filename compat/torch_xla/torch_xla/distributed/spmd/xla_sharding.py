@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 
 from torch_pjrt import spmd
 
-from ... import _XLAC
+from ... import _XLAC, _counts
 from ..._internal.jax_workarounds import maybe_get_jax, maybe_get_torchax, requires_jax
 from ..._names import later
 from ._linear import (
@@ -48,7 +49,13 @@ class ShardingType(IntEnum):
     UNKNOWN = 6
 
 
-def wrap_as_sharded_tensor(t: torch.Tensor) -> XLAShardedTensor:
+def wrap_as_sharded_tensor(
+    t: torch.Tensor, mesh_shape: Any = None, partition_spec: Any = None
+) -> XLAShardedTensor:
+    """Under the class that says how it is cut; marked first where a spec is given."""
+    if mesh_shape is not None and partition_spec is not None:
+        mesh = Mesh(range(math.prod(mesh_shape)), mesh_shape)
+        return mark_sharding(unwrap_sharded_tensor(t), mesh, partition_spec)
     return t if isinstance(t, XLAShardedTensor) else XLAShardedTensor(t)
 
 
@@ -71,9 +78,20 @@ def mark_sharding(t: torch.Tensor, mesh: Any, partition_spec: Any) -> XLASharded
     """Puts `t` on the mesh in place; gives it under the class that says how."""
     plain = unwrap_sharded_tensor(t)
     vars(plain).pop("_xla_cleared", None)
-    _XLAC.OpSharding.over(ours(mesh), partition_spec)  # counted
+    _XLAC.OpSharding.over(ours(mesh), partition_spec)  # counted, as what follows
+    _counts.add("VirtualDeviceUsage")
     marked = spmd.mark_sharding(plain, ours(mesh), partition_spec)
-    return t if isinstance(t, XLAShardedTensor) else wrap_as_sharded_tensor(marked)
+    out = t if isinstance(t, XLAShardedTensor) else XLAShardedTensor(marked)
+    out._mesh, out._cached_spec = _as_mesh(mesh), None
+    out.mesh_shape, out.partition_spec = tuple(out._mesh.mesh_shape), tuple(partition_spec)
+    return out
+
+
+def _as_mesh(mesh: Any) -> Any:
+    """With the names of this package, of either kind."""
+    if mesh is None or isinstance(mesh, Mesh):
+        return mesh or get_global_mesh()
+    return Mesh(mesh.device_ids, mesh.mesh_shape, mesh.axis_names)
 
 
 def annotate_custom_sharding(t: torch.Tensor, mesh: Any, partition_spec: Any) -> XLAShardedTensor:
