@@ -1,4 +1,4 @@
-# make demo | test | quick | nightly | bench | conformance | asan | tsan | format | clean.
+# make demo | test | quick | nightly | bench | conformance | peer | asan | tsan | format | clean.
 # Everything lands in .venv and build/.
 # Each step leaves a stamp, so a second run redoes only what changed.
 SHELL := /bin/bash
@@ -101,6 +101,13 @@ conformance: build
 
 demo: build
 	$(PY) examples/digits.py
+
+# pytorch/xla's own tests on compat/torch_xla, from a clone of it: make peer PEER=/path
+.PHONY: peer
+peer: build
+	@test -n "$(PEER)" || { echo "PEER=/path/of/pytorch-xla (tag v2.9.0) is needed"; exit 1; }
+	$(PY) tools/peer.py $(PEER)
+	$(PY) tools/compat_page.py
 
 # Random programs against eager: make fuzz N=10000 SEED=1; seeds and findings go to build/fuzz.
 N ?= 1000

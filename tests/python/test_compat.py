@@ -69,7 +69,7 @@ def train(index, flags):
     assert said[-1][1] < said[0][1]
     assert tracker.global_rate() > 0
     test_utils.print_training_update(device, 3, losses[-1], tracker.rate(), tracker.global_rate())
-    assert met.counter_value("CompiledCall") is None and "Compile" in met.metric_names()
+    assert met.counter_value("CompiledCall") is None and "CompileTime" in met.metric_names()
     xm.master_print(met.short_metrics_report())
 
 torch_xla.launch(train, args=({"steps": 4},))
@@ -163,20 +163,36 @@ assert "stablehlo." in xm.get_stablehlo([m(x)])
 def test_what_is_not_there_says_what_to_use(with_compat):
     with_compat("""
 import torch_xla.distributed.spmd as xs
-import torch_xla.distributed.xla_multiprocessing as xmp
-from torch_xla.distributed.fsdp import XlaFullyShardedDataParallel
-from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
+from torch_xla.core import xla_builder as xb
+from torch_xla.experimental import custom_kernel
 t = torch.ones(2, device="xla")
-told(lambda: xs.mark_sharding(t, None, (0,)), "spmd.mark_sharding", "unsharded")
-told(lambda: xs.Mesh([0], (1,), ("x",)), "spmd.Mesh", "unsharded")
-told(lambda: xr.use_spmd(), "runtime.use_spmd", "unsharded")
-told(lambda: XlaFullyShardedDataParallel(torch.nn.Linear(1, 1)), "unsharded")
-told(lambda: SpmdFullyShardedDataParallel(torch.nn.Linear(1, 1)), "unsharded")
-told(lambda: xmp.spawn(print, nprocs=2), "nprocs=2", "one process")
-told(lambda: xm.send(t, 1), "xla_model.send")
-told(lambda: torch_xla._XLAC._get_xla_sharding_spec(t), "_get_xla_sharding_spec")
-assert xs.get_global_mesh() is None and not xr.is_spmd()
-assert not isinstance(t, xs.XLAShardedTensor)
+told(lambda: xs.enable_manual_sharding(t, (0,)), "enable_manual_sharding", "mark inputs")
+told(lambda: xb.call_jax(print, ()), "call_jax", "no jax")
+told(lambda: custom_kernel.paged_attention(), "paged_attention", "scaled_dot_product")
+told(lambda: torch_xla._XLAC._xla_mark_tensor(t), "_XLAC._xla_mark_tensor", "torch_pjrt.scope")
+told(lambda: torch_xla._XLAC.XlaBuilder(), "_XLAC.XlaBuilder", "xla_builder.Op")
+try:
+    torch_xla._XLAC._no_such_name
+except AttributeError as e:
+    assert "_no_such_name" in str(e)
+else:
+    raise AssertionError("a name that nobody has")
+""")
+
+
+def test_deprecated_names_say_so_once(with_compat):
+    with_compat("""
+import types, warnings
+from torch_xla.experimental import deprecation
+module = types.ModuleType("torch_xla.old")
+deprecation.register_deprecated(module, xm.get_rng_state, "seed")
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    for _ in range(3):
+        module.seed()
+assert [str(w.message) for w in seen] == [
+    "torch_xla.old.seed is deprecated, use torch_xla.core.xla_model.get_rng_state"
+], seen
 """)
 
 

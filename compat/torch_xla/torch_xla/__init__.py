@@ -45,9 +45,19 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name in ("save_as_stablehlo", "save_torch_model_as_stablehlo"):
-        from . import stablehlo
+_MODULES = (
+    "amp", "backends", "core", "debug", "distributed", "experimental", "runtime", "stablehlo",
+    "test", "utils",
+)  # fmt: skip
 
-        return getattr(stablehlo, name)
+
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name in ("save_as_stablehlo", "save_torch_model_as_stablehlo"):
+        return getattr(import_module(".stablehlo", __name__), name)
+    if name == "xm":
+        return import_module(".core.xla_model", __name__)
+    if name in _MODULES:
+        return import_module(f".{name}", __name__)
     raise AttributeError(f"module 'torch_xla' has no attribute '{name}'")

@@ -7,9 +7,6 @@ from typing import Any
 
 __all__ = ["deprecated", "later", "later_class"]
 
-ONE_PROCESS = "torch_pjrt runs one process and one device today: leave the call out"
-SHARDING = "torch_pjrt does not shard through torch_xla's names yet: run the model unsharded"
-
 
 def later(name: str, instead: str) -> Callable[..., Any]:
     """A function that says what to do instead."""
@@ -19,12 +16,13 @@ def later(name: str, instead: str) -> Callable[..., Any]:
 
     refuse.__name__ = refuse.__qualname__ = name.rpartition(".")[2]
     refuse.__doc__ = f"Raises NotImplementedError. {instead}."
+    refuse.refused = True  # type: ignore[attr-defined]
     return refuse
 
 
 def later_class(name: str, instead: str) -> type:
     """A class whose instances cannot be made; isinstance() with it is False."""
-    return type(name.rpartition(".")[2], (), {"__init__": later(name, instead)})
+    return type(name.rpartition(".")[2], (), {"__init__": later(name, instead), "refused": True})
 
 
 def deprecated(name: str, instead: str, f: Callable[..., Any]) -> Callable[..., Any]:

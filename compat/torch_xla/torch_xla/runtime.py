@@ -1,12 +1,16 @@
-"""torch_xla.runtime: one process, its devices and programs."""
+"""torch_xla.runtime: processes, devices and programs."""
 
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch_pjrt
+from torch_pjrt import spmd
 
-from . import _XLAC
-from ._names import SHARDING, later
+from . import _XLAC, _processes
+
+R = TypeVar("R")
+FN = TypeVar("FN", bound=Callable[..., Any])
 
 
 def device_type() -> str | None:
@@ -27,37 +31,59 @@ def set_device_type(pjrt_device: str) -> None:
 
 
 def world_size() -> int:
-    return 1
+    return _processes.world()
 
 
-process_count = local_process_count = world_size
+process_count = world_size
+
+
+def local_process_count() -> int:
+    return _processes.local_world()
 
 
 def global_ordinal() -> int:
-    return 0
+    return _processes.rank()
 
 
-local_ordinal = process_index = host_index = global_ordinal
+process_index = global_ordinal
+
+
+def local_ordinal() -> int:
+    return _processes.local_rank()
+
+
+def host_index() -> int:
+    """Which machine."""
+    return _processes.rank() // max(_processes.local_world(), 1)
 
 
 def addressable_device_count() -> int:
-    return len(torch_pjrt.devices())
+    """In SPMD mode one stands for all; so below."""
+    return len(_XLAC._xla_get_devices())
+
+
+local_device_count = addressable_device_count
 
 
 def global_device_count() -> int:
-    return len(torch_pjrt.devices())
+    return addressable_device_count() * _processes.world()
 
 
-global_runtime_device_count = addressable_runtime_device_count = global_device_count
-local_device_count = global_device_count
+def addressable_runtime_device_count() -> int:
+    """The plugin's own."""
+    return _XLAC._xla_num_runtime_devices()
+
+
+def global_runtime_device_count() -> int:
+    return addressable_runtime_device_count() * _processes.world()
 
 
 def runtime_device_attributes(device: str) -> dict[str, Any]:
-    return global_runtime_device_attributes()[int(device.partition(":")[2] or 0)]
+    return _XLAC._xla_get_device_attributes(device)
 
 
 def global_runtime_device_attributes() -> list[dict[str, Any]]:
-    return [dict(d) for d in torch_pjrt.runtime.devices()]
+    return _XLAC._xla_get_all_device_attributes()
 
 
 def is_bf16_supported() -> bool:
@@ -65,24 +91,36 @@ def is_bf16_supported() -> bool:
 
 
 def get_master_ip() -> str:
-    return "127.0.0.1"
+    return os.environ.get("MASTER_ADDR", "127.0.0.1")
 
 
 def initialize_cache(path: str, readonly: bool = False) -> None:
-    """Keeps compiled programs in that folder."""
+    """Keeps compiled programs in that folder; before the device is used."""
+    if torch_pjrt.runtime.is_running():
+        raise AssertionError(
+            "Computation client already initialized: initialize_cache() comes before the first "
+            "use of the device"
+        )
     torch_pjrt.cache.use(path, read_only=readonly)
 
 
 def get_num_cached_compilation_graph() -> int:
-    return torch_pjrt.metrics.compiles()
+    return _XLAC._xla_get_num_cached_compilation_graph()
 
 
 def clear_computation_cache() -> None:
-    _XLAC._C.clear_programs()
+    torch_pjrt._C.clear_programs()
+
+
+def use_spmd(auto: bool = False) -> None:
+    """Changes nothing here: a graph is SPMD where a tensor in it is marked."""
+    os.environ["XLA_USE_SPMD"] = "1"
+    if auto:
+        os.environ["XLA_AUTO_SPMD"] = "1"
+        _XLAC._xla_set_auto_sharding()
+    spmd.use_spmd()
 
 
 def is_spmd() -> bool:
-    return False
-
-
-use_spmd = later("runtime.use_spmd", SHARDING)
+    """Whether use_spmd() was called."""
+    return os.environ.get("XLA_USE_SPMD") == "1"

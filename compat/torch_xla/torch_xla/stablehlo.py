@@ -1,11 +1,24 @@
 """Exported programs, of torch_pjrt.export."""
 
+import json
 import os
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 import torch
 
 from torch_pjrt import export as _export
+
+from ._names import later_class
+from .experimental.stablehlo_custom_call import (  # noqa: F401
+    extract_custom_call_outputs_shape_dtype,
+    stablehlo_custom_call,
+)
+from .experimental.unbounded_dynamism_export import (  # noqa: F401
+    exported_program_has_symbolic_input_shape,
+    process_exported_program_with_symbolic_input,  # type: ignore[attr-defined]
+)
 
 
 class StableHLOGraphModule:
@@ -52,3 +65,114 @@ def save_torch_model_as_stablehlo(
     options: Any = None,
 ) -> None:  # fmt: skip
     _export.stablehlo(torchmodel, tuple(args), portable=False).save(path)
+
+
+# ---- how a program is described -------------------------------------------------------------
+
+
+class VariableType(Enum):
+    """Where an argument comes from."""
+
+    INPUT_ARG = "input_arg"
+    PARAMETER = "parameter"
+    CONSTANT = "constant"
+
+
+@dataclass
+class VariableSignature:
+    """Sizes and dtype of an argument or a result."""
+
+    shape: list[int]
+    dtype: str
+    dynamic_dims: list[int] = field(default_factory=list)
+
+
+@dataclass
+class InputLocation:
+    """An argument: the position of an input, or the name of a weight."""
+
+    type_: VariableType
+    position: int = -1
+    name: str = ""
+
+    @classmethod
+    def input_arg(cls, position: int) -> "InputLocation":
+        return cls(VariableType.INPUT_ARG, position)
+
+    @classmethod
+    def parameter(cls, name: str) -> "InputLocation":
+        return cls(VariableType.PARAMETER, name=name)
+
+    @classmethod
+    def constant(cls, position: int) -> "InputLocation":
+        return cls(VariableType.CONSTANT, position)
+
+
+@dataclass
+class StableHLOFunctionMeta:
+    """What a program takes and gives."""
+
+    name: str
+    stablehlo_version: str
+    input_signature: list[VariableSignature]
+    output_signature: list[VariableSignature]
+    input_locations: list[InputLocation]
+    unused_inputs: list[Any] = field(default_factory=list)
+    input_pytree_spec: str | None = None
+    output_pytree_spec: str | None = None
+
+
+@dataclass
+class StableHLOFunc:
+    """A program."""
+
+    meta: StableHLOFunctionMeta
+    bytecode: bytes
+    text: str | None
+
+
+@dataclass
+class StableHLOModelBundle:
+    """Programs with their weights."""
+
+    state_dict: dict[str, Any]
+    additional_constants: list[Any]
+    stablehlo_funcs: list[StableHLOFunc]
+
+
+@dataclass
+class StableHLOExportOptions:
+    """Options of exporting; those that torch_pjrt has no use for change nothing."""
+
+    override_tracing_arguments: Any = None
+    override_tracing_kwargs: Any = None
+    save_weights: bool = True
+    custom_ops_allowed_in_graph: set[str] = field(default_factory=set)
+    inline_all_constant: bool = True
+    export_node_metadata: bool = False
+    include_human_readable_text: bool = True
+
+
+class StableHLOJSONSerializer(json.JSONEncoder):
+    """Descriptions as JSON."""
+
+    def default(self, o: Any) -> Any:
+        if isinstance(o, Enum):
+            return o.value
+        return asdict(o) if is_dataclass(o) and not isinstance(o, type) else super().default(o)
+
+
+def stablehlo_obj_hook(obj: dict[str, Any]) -> Any:
+    """Back from JSON."""
+    kinds = (StableHLOFunctionMeta, VariableSignature, InputLocation)
+    for kind in kinds:
+        if {f.name for f in fields(kind)} >= set(obj) and obj:
+            if kind is InputLocation:
+                obj = obj | {"type_": VariableType(obj["type_"])}
+            return kind(**obj)
+    return obj
+
+
+XLAExportInterpreter = later_class(
+    "stablehlo.XLAExportInterpreter", "exported_program_to_stablehlo: it records by itself"
+)

@@ -1,12 +1,15 @@
 """The names of the package itself."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 import torch_pjrt
+
+from . import _XLAC, _processes
 
 __all__ = [
     "compile", "device", "device_count", "devices", "launch", "manual_seed", "real_devices",
@@ -16,11 +19,15 @@ __all__ = [
 
 def device(index: int | None = None) -> torch.device:
     """The device, `xla:0` where no index is given."""
+    _processes.before_client()
+    if index and index >= len(torch_pjrt.devices()):
+        raise IndexError(f"device xla:{index}: there are {len(torch_pjrt.devices())}")
     return torch.device("xla", index or 0)
 
 
 def devices() -> list[torch.device]:
     """All devices of the process."""
+    _processes.before_client()
     return torch_pjrt.devices()
 
 
@@ -37,7 +44,7 @@ def device_count() -> int:
 
 def sync(wait: bool = False, reset_scope: bool = True) -> None:
     """Runs what is recorded."""
-    torch_pjrt.sync(wait=wait)
+    _XLAC._xla_step_marker(wait=wait)
     _closures()
 
 
@@ -71,15 +78,23 @@ def compile(
     """
     if f is None:
         return _block(full_graph)
-    return torch_pjrt.compile(f, full_graph=full_graph)
+    compiled = torch_pjrt.compile(f, full_graph=full_graph)
+
+    @functools.wraps(f)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with torch_pjrt.eager_mode(False):  # in eager mode too the function is one program
+            return compiled(*args, **kwargs)
+
+    return wrapped
 
 
 @contextlib.contextmanager
 def _block(full_graph: bool) -> Iterator[None]:
     sync()
-    with torch_pjrt.no_cuts() if full_graph else contextlib.nullcontext():
+    cuts = torch_pjrt.no_cuts() if full_graph else contextlib.nullcontext()
+    with torch_pjrt.eager_mode(False), cuts:
         yield
-    sync()
+        sync()
 
 
 def manual_seed(seed: int, device: Any = None) -> None:
@@ -93,8 +108,8 @@ def launch(
     start_method: str = "spawn",
     debug_single_process: bool = False,
 ) -> None:
-    """Calls `fn(0, *args)`: there is one process."""
-    fn(0, *args)
+    """Calls `fn(rank, *args)`: in this process, of which torchrun may have started many."""
+    fn(_processes.rank(), *args)
 
 
 def set_custom_compile_options(options: dict[str, Any]) -> None:

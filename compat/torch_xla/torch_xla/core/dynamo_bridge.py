@@ -1,26 +1,29 @@
-"""The door of torch.compile: a graph and its arguments in, what launches its program out."""
+"""The door of torch.compile, where torch_xla keeps it."""
 
-from collections.abc import Callable
-from typing import Any
+from .._dynamo.dynamo_bridge import (
+    Deduper,
+    GraphInputMatcher,
+    InputCollector,
+    NoneRemover,
+    SpecialReturnHandler,
+    UnsupportedNodesCollector,
+    XLAConstructorMoverPass,
+    alias_with_buffer_donor_config,
+    dynamo_debug,
+    extract_compiled_graph,
+    extract_compiled_graph_helper,
+    extract_graph_helper,
+    extract_internal,
+    get_fallback_ops,
+    is_xla_tensor,
+    partition_fx_graph_for_cpu_fallback,
+    ptxla_debug,
+)
 
-import torch
-
-from torch_pjrt._compile import CompiledFunction
-
-
-def extract_compiled_graph(
-    xla_model: torch.fx.GraphModule, xla_args: list[Any]
-) -> Callable[..., Any]:
-    """Compiles at the first call; the result takes the graph's arguments."""
-    function = CompiledFunction(xla_model, "extract_compiled_graph")
-    single = not isinstance(xla_model.graph.output_node().args[0], tuple | list)
-
-    def run(*args: Any) -> Any:
-        out = function(list(args))
-        return out[0] if single and isinstance(out, list) else out
-
-    return run
-
-
-def is_xla_tensor(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == "xla"
+__all__ = [
+    "Deduper", "GraphInputMatcher", "InputCollector", "NoneRemover", "SpecialReturnHandler",
+    "UnsupportedNodesCollector", "XLAConstructorMoverPass", "alias_with_buffer_donor_config",
+    "dynamo_debug", "extract_compiled_graph", "extract_compiled_graph_helper",
+    "extract_graph_helper", "extract_internal", "get_fallback_ops", "is_xla_tensor",
+    "partition_fx_graph_for_cpu_fallback", "ptxla_debug",
+]  # fmt: skip

@@ -13,12 +13,54 @@ from torch.utils import _pytree as pytree
 
 import torch_pjrt
 
-from .. import _XLAC
-from .._names import ONE_PROCESS, deprecated, later
+from .. import _XLAC, _processes
+from .._names import deprecated
+from ..distributed.spmd.xla_sharding import ShardingSpec
+from ..experimental._library import XLA_LIB
 from ..utils.closures import AsyncClosureHandler
+from ..utils.utils import DataWrapper
+from ._collectives import (
+    REDUCE_AND,
+    REDUCE_MAX,
+    REDUCE_MIN,
+    REDUCE_MUL,
+    REDUCE_OR,
+    REDUCE_SUM,
+    CoalescingBuckets,
+    all_gather,
+    all_gather_bucketized,
+    all_reduce,
+    all_reduce_bucketized_gradients,
+    all_to_all,
+    broadcast_master_param,
+    collective_broadcast,
+    collective_permute,
+    create_optimized_replica_groups,
+    mesh_reduce,
+    recv,
+    reduce_gradients,
+    reduce_scatter,
+    reduce_scatter_bucketized,
+    rendezvous,
+    send,
+    xla_rendezvous,
+)
 
-REDUCE_SUM, REDUCE_MUL, REDUCE_AND = "sum", "mul", "and"
-REDUCE_OR, REDUCE_MIN, REDUCE_MAX = "or", "min", "max"
+__all__ = [
+    "REDUCE_AND", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_MUL", "REDUCE_OR", "REDUCE_SUM",
+    "CoalescingBuckets", "DeviceContext", "MemoryInfo", "RateTracker", "ShardingSpec",
+    "ToXlaTensorArena", "XLA_LIB", "add_step_closure", "all_gather", "all_gather_bucketized",
+    "all_reduce", "all_reduce_bucketized_gradients", "all_to_all", "broadcast_master_param",
+    "check_view_sharing", "collective_broadcast", "collective_permute",
+    "create_optimized_replica_groups", "do_on_ordinals", "fork_rng", "get_local_ordinal",
+    "get_memory_info", "get_ordinal", "get_rng_state", "get_stablehlo", "get_stablehlo_bytecode",
+    "get_xla_supported_devices", "is_master_ordinal", "is_xla_tensor", "mark_step",
+    "master_print", "mesh_reduce", "optimization_barrier_", "optimizer_step", "recv",
+    "reduce_gradients", "reduce_scatter", "reduce_scatter_bucketized", "rendezvous", "save",
+    "send", "send_cpu_data_to_device", "set_replication", "set_rng_state", "unlazy",
+    "wait_device_ops", "xla_device", "xla_device_hw", "xla_device_kind", "xla_real_devices",
+    "xla_rendezvous", "xla_replication_devices", "xrt_world_size",
+]  # fmt: skip
 
 
 class MemoryInfo(TypedDict):
@@ -37,7 +79,9 @@ def xla_device(n: int | None = None, devkind: str | None = None) -> torch.device
     have = torch_pjrt.runtime.device_type()
     if devkind is not None and devkind.upper() != have.upper():
         raise RuntimeError(f"torch_xla: expected a device of kind {devkind}, found {have}")
-    return torch.device("xla", n or 0)
+    from ..torch_xla import device
+
+    return device(n)
 
 
 def get_xla_supported_devices(
@@ -67,36 +111,40 @@ def is_xla_tensor(tensor: torch.Tensor) -> bool:
 
 
 def set_replication(device: Any, devices: Any) -> None:
-    """One device a process: nothing to set up."""
+    """Which devices take part; one device a process needs nothing else."""
+    _XLAC._xla_set_replication_devices([str(d) for d in devices or []])
 
 
 def xla_replication_devices(local_devices: list[str]) -> list[str]:
-    return list(local_devices)
+    """Names with the hardware, of devices of one kind."""
+    return _XLAC._xla_real_devices([str(d) for d in local_devices])
 
 
 def get_local_ordinal() -> int:
-    return 0
+    return _processes.local_rank()
 
 
-get_ordinal = get_local_ordinal
+def get_ordinal() -> int:
+    return _processes.rank()
 
 
 def xrt_world_size(defval: int = 1) -> int:
-    return 1
+    return _processes.world()
 
 
 def is_master_ordinal(local: bool = True) -> bool:
-    return True
+    return (_processes.local_rank() if local else _processes.rank()) == 0
 
 
 def master_print(*args: Any, fd: Any = None, local: bool = False, flush: bool = False) -> None:
-    print(*args, file=fd or sys.stdout, flush=flush)
+    if is_master_ordinal(local=local):
+        print(*args, file=fd or sys.stdout, flush=flush)
 
 
 def do_on_ordinals(
     target: Callable[..., Any], data: tuple[Any, ...] = (), ordinals: tuple[int, ...] = (0,)
 ) -> None:
-    if 0 in ordinals:
+    if _processes.rank() in ordinals:
         target(*data)
 
 
@@ -111,11 +159,28 @@ def get_memory_info(device: Any = None) -> MemoryInfo:
 
 # ---- steps ----------------------------------------------------------------------------------
 
-_closures: "threading.local" = threading.local()
+
+class _Closures:
+    """What waits for the end of a step, of all threads: a backward pass has its own."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.plain: list[Any] = []
+        self.later_on: list[Any] = []
+        self.handler = AsyncClosureHandler()
+
+    def take(self) -> tuple[list[Any], list[Any]]:
+        with self.lock:
+            plain, self.plain = self.plain, []
+            later_on, self.later_on = self.later_on, []
+        return plain, later_on
+
+
+_closures = _Closures()
 
 
 def _mark_step(wait: bool = False, reset_scope: bool = True) -> None:
-    torch_pjrt.sync(wait=wait)
+    _XLAC._xla_step_marker(wait=wait)
     run_step_closures()
 
 
@@ -135,17 +200,16 @@ def add_step_closure(
     closure: Callable[..., Any], args: tuple[Any, ...] = (), run_async: bool = False
 ) -> None:
     """Calls `closure(*args)` once the step has run, at the next sync."""
-    name = "asynchronous" if run_async else "plain"
-    vars(_closures).setdefault(name, []).append((closure, args))
+    with _closures.lock:
+        (_closures.later_on if run_async else _closures.plain).append((closure, args))
 
 
 def run_step_closures() -> None:
     """What add_step_closure was given since the last step."""
-    plain, later_on = (vars(_closures).pop(n, []) for n in ("plain", "asynchronous"))
+    plain, later_on = _closures.take()
     if later_on:
-        handler = vars(_closures).setdefault("handler", AsyncClosureHandler())
         torch_pjrt.wait()
-        handler.run_all([lambda c=c, a=a: c(*a) for c, a in later_on])
+        _closures.handler.run_all([lambda c=c, a=a: c(*a) for c, a in later_on])
     for closure, args in plain:
         closure(*args)
 
@@ -157,96 +221,12 @@ def optimizer_step(
     groups: Any = None,
     pin_layout: bool = True,
 ) -> Any:
-    """The optimizer's step, and with `barrier` a sync; one process has nothing to reduce."""
+    """Reduces the gradients, steps, and with `barrier` syncs."""
+    reduce_gradients(optimizer, groups=groups)
     loss = optimizer.step(**(optimizer_args or {}))
     if barrier:
         _mark_step()
     return loss
-
-
-def reduce_gradients(
-    optimizer: Any, groups: Any = None, cctx: Any = None, pin_layout: bool = True
-) -> None:
-    """Of one process: nothing to do."""
-
-
-# ---- collectives of one process -------------------------------------------------------------
-
-
-def all_reduce(
-    reduce_type: str,
-    inputs: Any,
-    scale: float = 1.0,
-    groups: Any = None,
-    cctx: Any = None,
-    pin_layout: bool = True,
-) -> Any:
-    """Of one process: the input, scaled; a list in place."""
-    if isinstance(inputs, torch.Tensor):
-        return inputs * scale if scale != 1.0 else inputs.clone()
-    for t in inputs:
-        if scale != 1.0:
-            t.mul_(scale)
-    return inputs
-
-
-def all_gather(
-    value: Any, dim: int = 0, groups: Any = None, output: Any = None, pin_layout: bool = True
-) -> Any:
-    """Of one process: the value itself."""
-    if output is not None:
-        output.copy_(value)
-        return output
-    return value
-
-
-def reduce_scatter(
-    reduce_type: str, input: Any, scale: float, scatter_dim: int, shard_count: int, **_: Any
-) -> Any:
-    if shard_count != 1:
-        raise RuntimeError(f"reduce_scatter: there is 1 process, found shard_count={shard_count}")
-    return input * scale
-
-
-def all_to_all(
-    value: torch.Tensor, split_dimension: int, concat_dimension: int, split_count: int, **_: Any
-) -> torch.Tensor:
-    if split_count != 1:
-        raise RuntimeError(f"all_to_all: there is 1 process, found split_count={split_count}")
-    return value.clone()
-
-
-def collective_permute(value: torch.Tensor, pairs: list[list[int]]) -> torch.Tensor:
-    """Zeros where nobody sends to this process."""
-    return value.clone() if [0, 0] in [list(p) for p in pairs] else torch.zeros_like(value)
-
-
-def collective_broadcast(
-    tensors: list[torch.Tensor], root_ordinal: int = 0, groups: Any = None, pin_layout: bool = True
-) -> None:
-    """Of one process: nothing to do."""
-
-
-def broadcast_master_param(model: torch.nn.Module) -> None:
-    """Of one process: runs what is recorded, as it does of many."""
-    _mark_step()
-
-
-def rendezvous(tag: str, payload: bytes = b"", replicas: Any = ()) -> list[bytes]:
-    """Of one process: its own payload."""
-    return [payload]
-
-
-xla_rendezvous = rendezvous
-
-
-def mesh_reduce(tag: str, data: Any, reduce_fn: Callable[[list[Any]], Any]) -> Any:
-    """`reduce_fn` of the one process's data, moved to the CPU."""
-    return reduce_fn([_maybe_convert_to_cpu(data)])
-
-
-send = later("core.xla_model.send", ONE_PROCESS)
-recv = later("core.xla_model.recv", ONE_PROCESS)
 
 
 def _fetch_gradients(optimizer: Any) -> list[torch.Tensor]:
@@ -264,11 +244,41 @@ def _maybe_convert_to_cpu(data: Any, convert: bool = True) -> Any:
     )
 
 
-def send_cpu_data_to_device(datas: Any, device: Any, input_sharding: Any = None) -> list[Any]:
-    """Each with its tensors on the device."""
-    if input_sharding is not None:
-        later("core.xla_model.send_cpu_data_to_device(input_sharding=)", ONE_PROCESS)()
-    return [pytree.tree_map_only(torch.Tensor, lambda t: t.to(device), d) for d in datas]
+def _sent(t: torch.Tensor, device: Any, sharding: Any) -> torch.Tensor:
+    moved = t.detach().to(device).requires_grad_(t.requires_grad)
+    if sharding is None or not sharding.can_apply(moved):
+        return moved
+    if sharding.minibatch and t.shape[0] % len(torch_pjrt.devices()):
+        raise RuntimeError(
+            "When minibatch is configured, the per-host batch size must be divisible by local "
+            f"runtime device count. Per host input data shape {tuple(t.shape)}, "
+            f"{len(torch_pjrt.devices())} devices"
+        )
+    return sharding.apply(moved)
+
+
+def send_cpu_data_to_device(datas: Any, device: Any, input_sharding: Any = None) -> Any:
+    """The same with its tensors on the device, cut as `input_sharding` says.
+
+    That is a ShardingSpec, or a dict of them by the keys of the data.
+    """
+    if isinstance(datas, torch.Tensor):
+        datas = [datas]
+
+    def convert(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [_sent(t, device, input_sharding) for t in tensors]
+
+    if not isinstance(input_sharding, dict):
+        arena = ToXlaTensorArena(convert, lambda x: isinstance(x, torch.Tensor) and x.is_cpu)
+        return arena.transform(datas)
+    found = []
+    for data in datas if isinstance(datas, list | tuple) else [datas]:
+        missing = set(input_sharding) - set(data)
+        if missing:
+            raise ValueError(f"input_sharding names {sorted(missing)}, the data has {list(data)}")
+        found.append({k: send_cpu_data_to_device([v], device, input_sharding.get(k))[0]
+                      for k, v in data.items()})  # fmt: skip
+    return found if isinstance(datas, list | tuple) else found[0]
 
 
 class ToXlaTensorArena:
@@ -280,11 +290,74 @@ class ToXlaTensorArena:
         self._convert, self._select = convert_fn, select_fn
 
     def transform(self, inputs: Any) -> Any:
-        flat, spec = pytree.tree_flatten(inputs)
-        at = [i for i, x in enumerate(flat) if self._select(x)]
-        for i, x in zip(at, self._convert([flat[i] for i in at]), strict=True):
-            flat[i] = x
-        return pytree.tree_unflatten(flat, spec)
+
+        found: list[Any] = []
+
+        def collect(x: Any) -> Any:
+            if isinstance(x, DataWrapper):
+                return _Held(x, [collect(t) for t in x.get_tensors()])
+            if not self._select(x):
+                return x
+            found.append(x)
+            return _Place(len(found) - 1)
+
+        shaped = _rewritten(
+            inputs, lambda x: self._select(x) or isinstance(x, DataWrapper), collect
+        )
+        made = self._convert(found)
+        kinds = (_Place, _Held)
+        return _rewritten(shaped, lambda x: isinstance(x, kinds), lambda x: x.filled(made))
+
+
+def _rewritten(value: Any, select: Callable[[Any], bool], fn: Callable[[Any], Any]) -> Any:
+    """A copy of containers with `fn` of what is selected; other objects stay as they are."""
+    if select(value):
+        return fn(value)
+    if isinstance(value, dict):
+        pairs = [(_rewritten(k, select, fn), _rewritten(v, select, fn)) for k, v in value.items()]
+        return _like_dict(value, pairs)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(_rewritten(x, select, fn) for x in value))
+    if isinstance(value, list | tuple | set | frozenset):
+        return type(value)(_rewritten(x, select, fn) for x in value)
+    if pytree._get_node_type(value) in pytree.SUPPORTED_NODES:
+        flat, spec = pytree.tree_flatten(value)
+        return pytree.tree_unflatten([_rewritten(x, select, fn) for x in flat], spec)
+    return value
+
+
+def _like_dict(value: Any, pairs: list[tuple[Any, Any]]) -> Any:
+    """A dict of the same class: one that cannot be made of pairs is copied and filled."""
+    try:
+        return type(value)(pairs)
+    except TypeError:
+        import copy
+
+        made = copy.copy(value)
+        made.clear()
+        made.update(pairs)
+        return made
+
+
+class _Place:
+    """Stands for a tensor, by its number."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def filled(self, made: list[Any]) -> Any:
+        return made[self.index]
+
+
+class _Held:
+    """Stands for a DataWrapper."""
+
+    def __init__(self, wrapper: Any, tensors: list[Any]) -> None:
+        self.wrapper, self.tensors = wrapper, tensors
+
+    def filled(self, made: list[Any]) -> Any:
+        now = [t.filled(made) if isinstance(t, _Place) else t for t in self.tensors]
+        return self.wrapper.from_tensors(now)
 
 
 def check_view_sharing(obj: Any) -> None:
@@ -299,21 +372,34 @@ def save(
     sync: bool = True,
     rendezvous: str = "torch_xla.core.xla_model.save",
 ) -> None:
-    """torch.save of the data with its tensors on the CPU."""
-    torch.save(_maybe_convert_to_cpu(data), file_or_path)
+    """torch.save of the data with its tensors on the CPU, by the master of each machine."""
+    should = not master_only or is_master_ordinal(local=not global_master)
+    cpu = _maybe_convert_to_cpu(data)
+    if should:
+        torch.save(cpu, file_or_path)
+    if sync and _processes.world() > 1:
+        xla_rendezvous(rendezvous)
 
 
 # ---- random numbers -------------------------------------------------------------------------
 
 
+_SEEDS = 1 << 64
+
+
 def set_rng_state(seed: int, device: Any = None) -> None:
-    """Seeds the device."""
-    torch_pjrt.manual_seed(seed)
+    """Seeds the device; what get_rng_state() gave continues where it was taken."""
+    if 0 <= seed < _SEEDS:
+        torch_pjrt.manual_seed(seed)
+        return
+    state = torch.tensor(list(seed.to_bytes(16, "little")), dtype=torch.uint8)
+    torch.xla.set_rng_state(state)  # type: ignore[attr-defined]
 
 
 def get_rng_state(device: Any = None) -> int:
-    """A seed from which the numbers go on."""
-    return int(torch.xla.initial_seed())
+    """The seed, and above its 64 bits how many numbers were drawn."""
+    state: torch.Tensor = torch.xla.get_rng_state()  # type: ignore[attr-defined]
+    return int.from_bytes(bytes(state.tolist()), "little")
 
 
 @contextlib.contextmanager

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from torch_pjrt import metrics
-
-from .. import _XLAC
+from .. import _XLAC, _counts
 
 __all__ = [
     "clear_all", "clear_counters", "clear_metrics", "counter_names", "counter_value",
@@ -14,42 +12,43 @@ __all__ = [
 
 
 def counter_names() -> list[str]:
-    return list(metrics.counters())
+    return _XLAC._xla_counter_names()
 
 
 def counter_value(name: str) -> int | None:
-    return metrics.counters().get(name)
+    return _XLAC._xla_counter_value(name)
 
 
 def metric_names() -> list[str]:
-    return list(metrics.timers())
+    return _XLAC._xla_metric_names()
 
 
 def metric_data(name: str) -> Any:
-    """(count, sum in nanoseconds, samples as (time, value)); None for a name without data."""
-    found = metrics.timers().get(name)
-    if found is None:
-        return None
-    count, seconds = found
-    return count, seconds * 1e9, ()
+    """(count, sum in nanoseconds or bytes, samples); None for a name without data."""
+    return _XLAC._xla_metric_data(name)
 
 
 def metrics_report() -> str:
-    return metrics.report()
+    return _counts.report()
 
 
 def short_metrics_report(
     counter_names: list[str] | None = None, metric_names: list[str] | None = None
 ) -> str:
-    return metrics.short_report()
+    return _counts.short(counter_names, metric_names)
 
 
 def executed_fallback_ops() -> list[str]:
     return _XLAC._get_executed_fallback_ops()
 
 
+def clear_counters() -> None:
+    _counts.clear(counters=True)
+
+
+def clear_metrics() -> None:
+    _counts.clear(metrics=True)
+
+
 def clear_all() -> None:
-    metrics.clear()
-
-
-clear_counters = clear_metrics = clear_all
+    _counts.clear(counters=True, metrics=True)

@@ -1,10 +1,38 @@
-"""Processes: one."""
+"""Several processes on this machine."""
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from .._names import ONE_PROCESS, later
+from ..core._collectives import create_optimized_replica_groups
+from ..utils.utils import get_free_tcp_ports
+
+__all__ = [
+    "MpModelWrapper", "MpSerialExecutor", "create_optimized_replica_groups",
+    "device_kind_handler_dict", "spawn",
+]  # fmt: skip
+
+device_kind_handler_dict: dict[str, Any] = {}
+
+
+def _one_of_many(rank: int, fn: Callable[..., Any], args: Any, count: int, port: int) -> None:
+    import torch.distributed as dist
+
+    import torch_xla  # noqa: F401 - the device, in the new process
+
+    os.environ |= {
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank),
+        "WORLD_SIZE": str(count), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(count),
+    }  # fmt: skip
+    own = not dist.is_initialized()
+    if own:
+        dist.init_process_group("xla")
+    try:
+        fn(rank, *args)
+    finally:
+        if own and dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def spawn(
@@ -14,11 +42,19 @@ def spawn(
     join: bool = True,
     daemon: bool = False,
     start_method: str = "spawn",
-) -> None:
-    """Calls `fn(0, *args)` here. More than one process is refused."""
-    if nprocs not in (None, 1):
-        later(f"distributed.xla_multiprocessing.spawn(nprocs={nprocs})", ONE_PROCESS)()
-    fn(0, *args)
+) -> Any:
+    """Calls `fn(rank, *args)` in `nprocs` processes, which are a torch.distributed group "xla".
+
+    Without a number, or for one, it calls `fn(0, *args)` here.
+    """
+    if nprocs in (None, 1):
+        return fn(0, *args)
+    import torch.multiprocessing as mp
+
+    more = (fn, args, nprocs, get_free_tcp_ports()[0])
+    return mp.start_processes(
+        _one_of_many, more, nprocs, join=join, daemon=daemon, start_method=start_method
+    )
 
 
 class MpModelWrapper:
@@ -33,11 +69,14 @@ class MpModelWrapper:
 
 
 class MpSerialExecutor:
-    """Runs functions one after the other."""
+    """Runs a function once, for all that ask."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._done = threading.Lock(), False
+        self._result: Any = None
 
     def run(self, fn: Callable[[], Any]) -> Any:
         with self._lock:
-            return fn()
+            if not self._done:
+                self._result, self._done = fn(), True
+            return self._result

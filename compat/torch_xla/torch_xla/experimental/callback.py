@@ -12,16 +12,16 @@ import torch_pjrt
 def on_ready_event(tensor: torch.Tensor) -> threading.Event:
     """An event that is set once the tensor is computed."""
     event = threading.Event()
-    on_ready_callback(tensor, event.set)
+    on_ready_callback(tensor, lambda _: event.set())
     return event
 
 
-def on_ready_callback(tensor: torch.Tensor, callback: Callable[[], Any]) -> None:
-    """Calls back, in a thread of its own, once what was launched by now has finished."""
+def on_ready_callback(tensor: torch.Tensor, callback: Callable[[torch.Tensor], Any]) -> None:
+    """`callback(tensor)`, in a thread of its own, once what was launched by now has finished."""
     torch_pjrt.sync()
 
     def run() -> None:
         torch_pjrt.wait()
-        callback()
+        callback(tensor)
 
     threading.Thread(target=run, daemon=True).start()

@@ -2,6 +2,11 @@
 
 from typing import Any
 
+import torch_pjrt
+from torch_pjrt.plugins import Plugin
+
+_made: dict[str, "DevicePlugin"] = {}
+
 
 class DevicePlugin:
     """A plugin: where its library is, and how it is configured. torch_pjrt reads these."""
@@ -35,6 +40,25 @@ def use_dynamic_plugins() -> None:
 
 def using_dynamic_plugins() -> bool:
     return True
+
+
+def register_plugin(name: str, device_plugin: DevicePlugin) -> None:
+    """What PJRT_DEVICE=name loads; before the device is used."""
+    _made[name.upper()] = device_plugin
+    torch_pjrt.plugins.register(
+        [
+            Plugin(
+                name.upper(), device_plugin.library_path(), "register_plugin",
+                options=device_plugin.client_create_options(),
+                wants_kv=device_plugin.requires_xla_coordinator(),
+            )
+        ]
+    )  # fmt: skip
+
+
+def default() -> DevicePlugin | None:
+    """The one registered for PJRT_DEVICE; None for one that torch_pjrt found itself."""
+    return _made.get(torch_pjrt.runtime.device_type().upper())
 
 
 def register_installed_plugins() -> None:

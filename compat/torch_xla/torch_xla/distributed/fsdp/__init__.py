@@ -1,21 +1,13 @@
-"""Fully sharded data parallel; checkpoint_module works without."""
+"""Fully sharded data parallel."""
 
-from typing import Any
-
-from ..._names import SHARDING, later, later_class
-from ...utils.checkpoint import checkpoint
-
-XlaFullyShardedDataParallel = later_class("distributed.fsdp.XlaFullyShardedDataParallel", SHARDING)
-consolidate_sharded_state_dicts = later(
-    "distributed.fsdp.consolidate_sharded_state_dicts", SHARDING
+from .state_dict_utils import (
+    consolidate_sharded_model_checkpoints,
+    consolidate_sharded_state_dicts,
 )
-consolidate_sharded_model_checkpoints = later(
-    "distributed.fsdp.consolidate_sharded_model_checkpoints", SHARDING
-)
+from .utils import checkpoint_module
+from .xla_fully_sharded_data_parallel import XlaFullyShardedDataParallel
 
-
-def checkpoint_module(module: Any) -> Any:
-    """The module, whose forward is checkpointed."""
-    forward = module.forward
-    module.forward = lambda *args, **kwargs: checkpoint(forward, *args, **kwargs)
-    return module
+__all__ = [
+    "XlaFullyShardedDataParallel", "checkpoint_module", "consolidate_sharded_model_checkpoints",
+    "consolidate_sharded_state_dicts",
+]  # fmt: skip

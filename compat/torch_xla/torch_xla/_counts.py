@@ -1,0 +1,109 @@
+"""Counters and metrics by torch_xla's names, of torch_pjrt's."""
+
+from typing import Any
+
+from torch_pjrt import _C
+from torch_pjrt import metrics as _ours
+
+__all__ = ["add", "clear", "counters", "metrics", "report"]
+
+# torch_xla's name: ours. Counters that have no such name keep their own.
+_COUNTERS = {
+    "CachedCompile": "CompileCacheHit",
+    "UncachedCompile": "UncachedCompile",
+    "ExecuteComputation": "Execute",
+}
+_METRICS = {
+    "CompileTime": "Compile",
+    "ExecuteTime": "Execute",
+    "ExecuteReplicatedTime": "ExecuteReplicated",
+    "TransferToDeviceTime": "TransferToDevice",
+    "TransferFromDeviceTime": "TransferFromDevice",
+    "TensorToData": "TransferToDevice",
+}
+_BYTES = {"OutboundData": "TransferToDevice", "InboundData": "TransferFromDevice"}
+_EAGER = ("CompileTime", "ExecuteTime")
+_SHORT_METRICS = (
+    "CompileTime", "ExecuteTime", "ExecuteReplicatedTime", "TransferToDeviceTime",
+    "TransferFromDeviceTime",
+)  # fmt: skip
+_SHORT_COUNTERS = ("CachedCompile", "MarkStep", "UncachedCompile", "GraphCut")
+_own: dict[str, int] = {}
+_since: dict[str, dict[str, Any]] = {"counters": {}, "times": {}, "bytes": {}}
+
+
+def add(name: str, value: int = 1) -> None:
+    """Counts what is counted here only."""
+    _own[name] = _own.get(name, 0) + value
+
+
+def clear(counters: bool = False, metrics: bool = False) -> None:
+    """From now on they count from zero. Ours go on."""
+    if counters:
+        _own.clear()
+        _since["counters"] = _ours.counters()
+    if metrics:
+        _since["times"] = _ours.timers()
+        _since["bytes"] = {n: _amount(n) for n in set(_BYTES.values())}
+
+
+def counters() -> dict[str, int]:
+    """Those that are not zero."""
+    before = _since["counters"]
+    found = {n: v - before.get(n, 0) for n, v in _ours.counters().items()}
+    found = {n: v for n, v in found.items() if v > 0}
+    named = {theirs: found[own] for theirs, own in _COUNTERS.items() if own in found}
+    return {**found, **named, **_own}
+
+
+def _amount(name: str) -> tuple[int, float]:
+    values = _ours._C.accumulators().get(name, (0, 0.0, {}))
+    return values[0], values[1]
+
+
+def _grown(now: tuple[int, float], before: Any) -> tuple[int, float]:
+    count, total = before or (0, 0.0)
+    return now[0] - count, now[1] - total
+
+
+def metrics() -> dict[str, tuple[int, float, tuple[Any, ...]]]:
+    """(how often, sum, samples): nanoseconds of times, bytes of data. Samples are not kept."""
+    now, before = _ours.timers(), _since["times"]
+    grown = {n: _grown(v, before.get(n)) for n, v in now.items()}
+    times = {t: grown[own] for t, own in _METRICS.items() if own in grown}
+    times |= {n: v for n, v in grown.items() if n not in _METRICS.values()}
+    if _C.eager_mode():  # each op is a program
+        times = {f"EagerOp{n}" if n in _EAGER else n: v for n, v in times.items()}
+    found = {n: (c, total * 1e9, ()) for n, (c, total) in times.items() if c > 0}
+    donated, programs = counters().get("DonatedBuffers", 0), found.get("CompileTime", (0,))[0]
+    if programs or donated:  # how many buffers programs were given to overwrite
+        found["InputOutputAliasCount"] = (programs or 1, float(donated), ())
+    for theirs, own in _BYTES.items():
+        count, total = _grown(_amount(own), _since["bytes"].get(own))
+        if count > 0:
+            found[theirs] = (count, total, ())
+    return found
+
+
+def _time(ns: float) -> str:
+    return f"{ns / 1e9:.6f}s" if ns >= 1e9 else f"{ns / 1e6:.3f}ms"
+
+
+def report(counter_names: list[str] | None = None, metric_names: list[str] | None = None) -> str:
+    """All, or those named; fallbacks in any case."""
+    lines = []
+    for name, (count, total, _) in metrics().items():
+        if metric_names is None or name in metric_names:
+            text = _time(total)
+            if name in (*_BYTES, "InputOutputAliasCount"):
+                text = f"{total / 2**20:.2f}MB" if name in _BYTES else f"{total:.2f}"
+            lines += [f"Metric: {name}", f"  TotalSamples: {count}", f"  Accumulator: {text}"]
+    for name, value in sorted(counters().items()):
+        if counter_names is None or name in counter_names or name.startswith("aten::"):
+            lines += [f"Counter: {name}", f"  Value: {value}"]
+    return "\n".join(lines) + "\n"
+
+
+def short(counter_names: list[str] | None, metric_names: list[str] | None) -> str:
+    """The few that tell whether a loop is healthy, or those named."""
+    return report(list(counter_names or _SHORT_COUNTERS), list(metric_names or _SHORT_METRICS))

@@ -1,0 +1,1 @@
+"""Imported for its effect, which torch_pjrt has from the start."""
