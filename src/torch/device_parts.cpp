@@ -24,11 +24,11 @@ Pending pending_of(int device) {
   fills.reserve(room);
   for_each_alias([&](Alias& a) {
     if (device_index(a.device) != device || a.traced || p.ids.size() == room) return;
-    if (!a.pending() || a.raised) return;
+    if (!a.pending() || a.raised()) return;
     if (a.initial && a.placed && a.layout && fills.size() < room)
       fills.emplace_back(a.initial.get(), a.layout);
     p.ids.push_back(a.id);
-    p.roots.push_back(a.value);
+    p.roots.push_back(a.value());
     p.layouts.pins.push_back({a.placed, a.layout});
   });
   p.layouts.fills.insert(fills.begin(), fills.end());
@@ -37,7 +37,8 @@ Pending pending_of(int device) {
 
 void mark_raised(const std::vector<uint64_t>& ids) {
   for_each_alias([&](Alias& a) {
-    if (a.pending() && std::ranges::binary_search(ids, a.id)) a.raised = true;
+    auto* p = std::get_if<Alias::Pending>(&a.state);
+    if (p && std::ranges::binary_search(ids, a.id)) p->raised = true;
   });
 }
 

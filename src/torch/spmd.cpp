@@ -279,7 +279,7 @@ std::vector<ShardedLine> sharded_lines() {
   std::vector<ShardedLine> out;
   if (!shard::any()) return out;
   for (const AliasPtr& a :
-       aliases_where([](const Alias& a) { return a.data && a.data->sharding(); })) {
+       aliases_where([](const Alias& a) { return a.buffer() && a.buffer()->sharding(); })) {
     DataPtr data = state_of_alias(*a).data;
     if (!data || !data->sharding()) continue;
     auto same = std::ranges::find_if(out, [&](const ShardedLine& l) {
