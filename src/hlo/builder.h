@@ -197,6 +197,7 @@ class Builder {
   int statements() const { return statements_; }
 
  private:
+  V infinite_where_a_part_is(V a, V size);
   struct Text;
   bool sums_in_double(const V& v, Ints dims) const;
   std::string precision_config() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "hlo/builder.h"
 
@@ -81,7 +82,19 @@ V Builder::abs(V a) {
   if (ir::is_unsigned(a.dtype())) return a;
   if (ir::is_int(a.dtype()) && target_.makes(Mistake::kSquares))
     return select(compare(a, 0, Cmp::kLt), neg(a), a);
-  return op("stablehlo.abs", {a}, a.type.with(ir::real_dtype(a.dtype())));
+  V size = op("stablehlo.abs", {a}, a.type.with(ir::real_dtype(a.dtype())));
+  return ir::is_complex(a.dtype()) ? infinite_where_a_part_is(a, size) : size;
+}
+
+// As hypot of C: an infinite part makes it infinite, though the other is nan. XLA gives nan then.
+V Builder::infinite_where_a_part_is(V a, V size) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  auto infinite = [&](const char* part) {
+    V x = op(part, {a}, size.type);
+    return compare(op("stablehlo.abs", {x}, size.type), kInfinity, Cmp::kEq);
+  };
+  V some = or_(infinite("stablehlo.real"), infinite("stablehlo.imag"));
+  return select(some, constant(kInfinity, size.type), size);
 }
 
 }  // namespace tp::hlo

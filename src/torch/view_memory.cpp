@@ -27,7 +27,7 @@ at::Tensor memory_of(const at::Tensor& root, std::span<const int64_t> base_strid
   std::stable_sort(order.begin(), order.end(), [&](int64_t x, int64_t y) {
     return base_stride[static_cast<size_t>(x)] > base_stride[static_cast<size_t>(y)];
   });
-  return root.permute(order).reshape(-1);
+  return root.permute(order).contiguous().view(-1);  // an expanded root has fewer elements
 }
 
 at::Tensor in_elements_of(const at::Tensor& memory, at::ScalarType type) {
