@@ -15,10 +15,12 @@ import math
 import os
 from typing import Any, NoReturn
 
+import torch
+
 from ._imports import after_import
 from .spmd import Axis, Mesh
 
-__all__ = ["install", "is_view", "spec_of", "split_count", "view_of"]
+__all__ = ["install", "is_view", "made_ranks", "made_view", "spec_of", "split_count", "view_of"]
 
 _classes: dict[str, Any] = {}
 
@@ -67,13 +69,47 @@ def _make_classes(base: Any) -> dict[str, Any]:
             rows = layout.remap_to_tensor(self._rank_map)
             return [base("xla", row, mesh_dim_names=(mesh_dim_name,)) for row in rows]
 
+        def __reduce__(self) -> Any:
+            return made_view, (self._rank_map, self._layout, self._mesh_dim_names)
+
     class RankMesh(base):  # type: ignore[misc]
         """A mesh of ranks, as torch has it for other devices."""
+
+        def __reduce__(self) -> Any:
+            return made_ranks, (self.__getstate__(),)
 
     for cls in (ViewMesh, RankMesh):
         cls.__name__ = cls.__qualname__ = base.__name__
         cls.__module__ = base.__module__
     return {"view": ViewMesh, "ranks": RankMesh}
+
+
+def _open(base: Any) -> None:
+    """At the first mesh of xla."""
+    if _classes:
+        return
+    from . import dtensor
+
+    _classes.update(_make_classes(base))
+    dtensor.open_doors()
+    torch.serialization.add_safe_globals([made_view, made_ranks])
+
+
+def made_view(rank_map: Any, layout: Any, names: Any) -> Any:
+    """A mesh of devices that was stored or copied; a slice stays one."""
+    from torch.distributed.device_mesh import DeviceMesh
+
+    return DeviceMesh("xla", _layout=layout, _rank_map=rank_map, mesh_dim_names=names)
+
+
+def made_ranks(state: dict[str, Any]) -> Any:
+    """A mesh of ranks that was stored or copied."""
+    from torch.distributed.device_mesh import DeviceMesh
+
+    _open(DeviceMesh)
+    mesh = _classes["ranks"].__new__(_classes["ranks"])
+    mesh.__setstate__(state)
+    return mesh
 
 
 def _several_processes() -> bool:
@@ -144,11 +180,7 @@ def _adjust(module: Any) -> None:
         if device_type != "xla":
             init(self, device_type, mesh, **rest)
             return
-        if not _classes:
-            from . import dtensor
-
-            _classes.update(_make_classes(base))
-            dtensor.open_doors()
+        _open(base)
         several = _several_processes()
         self.__class__ = _classes["ranks" if several else "view"]
         init(self, device_type, mesh, **rest)

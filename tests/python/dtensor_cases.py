@@ -3,6 +3,7 @@ it runs them all in one process with eight devices and prints, as JSON, what eac
 
 import copy
 import io
+import pickle
 import sys
 
 import pytest
@@ -64,7 +65,14 @@ def case_a_mesh_has_sizes_slices_and_coordinates():
         [2, 6],
         [3, 7],
     ]
-    assert copy.deepcopy(GRID) == GRID
+    for mesh in (GRID, tp, cube["b"]):
+        again = pickle.loads(pickle.dumps(mesh))
+        assert copy.deepcopy(mesh) == mesh == again and type(again) is type(mesh)
+        t = distribute_tensor(torch.arange(16.0).view(8, 2), again, [Shard(0)] * again.ndim)
+        u = distribute_tensor(torch.arange(16.0).view(8, 2), mesh, [Shard(0)] * mesh.ndim)
+        assert [s.index for s in spmd.local_shards(t.full_tensor())] == [
+            s.index for s in spmd.local_shards(u.full_tensor())
+        ]
 
 
 def case_a_mesh_of_too_many_devices_is_refused():

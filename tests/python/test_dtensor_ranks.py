@@ -56,6 +56,14 @@ a = distribute_tensor(mine, mesh, [Replicate()])
 b = distribute_tensor(mine, mesh, [Replicate()], src_data_rank=None)
 return [a.to_local().cpu().equal(whole), b.to_local().cpu().equal(mine)]
 """,
+    "a tensor of parts is saved and loaded": """
+import io
+t = distribute_tensor(whole, mesh, [Shard(0)])
+file = io.BytesIO(); torch.save(t, file); file.seek(0)
+back = torch.load(file)
+return [back.device_mesh == mesh, back.placements == (Shard(0),), back.device.type == "xla",
+        back.to_local().cpu().equal(whole.chunk(world)[rank])]
+""",
     "redistribute moves between all placements": """
 t = distribute_tensor(whole, mesh, [Shard(0)])
 before = cuts()
