@@ -306,6 +306,27 @@ except Exception as e:
     assert "program.py" in first.out
 
 
+def test_a_rank_that_raises_ends_the_others_with_the_message(tmp_path):
+    code = """
+start(seconds=60)
+t = torch.ones(4, device="xla")
+dist.all_reduce(t)
+torch_pjrt.sync(wait=True)
+if rank == 1:
+    raise ValueError("a mistake of its own")
+dist.all_reduce(t)
+try:
+    torch_pjrt.sync(wait=True)
+except Exception as e:
+    print(type(e).__name__, e)
+"""
+    first, second = run_ranks(code, tmp_path, timeout=120)
+    assert second.returncode == 1
+    assert "a mistake of its own" in second.err
+    assert "rank 0 of 2" in first.out
+    assert "another rank raised" in first.out
+
+
 def test_object_collectives_and_barriers_work(tmp_path):
     code = """
 start()

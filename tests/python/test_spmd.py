@@ -67,3 +67,11 @@ def test_gspmd_form_serves_the_same_promises():
     ]
     found = run_cases(*names, TORCH_PJRT_SHARDY="0")
     assert found == dict.fromkeys(names, "")
+
+
+def test_gspmd_form_refuses_manual_regions_in_words_and_splits_syncs():
+    manual = "a_manual_region_is_one_program_with_the_collectives_it_names"
+    sets = "each_set_of_devices_is_a_program_of_its_own"
+    found = run_cases(manual, sets, program="spmd_set_cases.py", TORCH_PJRT_SHARDY="0")
+    assert "NotImplementedError: spmd.manual: GSPMD's form has no manual regions" in found[manual]
+    assert found[sets] == ""
