@@ -132,8 +132,8 @@ def tests() -> list[str]:
         "",
         "`make peer PEER=/path/of/pytorch-xla` (tag v2.9.0) runs the tests that pass on torch_xla"
         f" 2.9.0 on compat. **{totals['pass']} of {totals['all']} pass**;"
-        f" {totals['not run']} were not run for this page, {gaps} are gaps with a reason, {left} fail"
-        " and are still to be looked into.",
+        f" {totals['not run']} were not run for this page, {gaps} are gaps with a reason,"
+        f" {left} fail and are still to be looked into.",
         "",
         "The gaps (`tests/peer/gaps.tsv`) by reason:",
         "",
