@@ -5,7 +5,6 @@ import torch
 
 # name: the most programs that it may compile, and whether values are bfloat16's
 PROGRAMS = {
-    "accelerate_loop": (16, False),
     "trainer": (60, False),
     "trainer_bf16": (60, True),
     "pipelines": (120, False),
@@ -16,7 +15,13 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+SHORT = ("peft_lora", "torchmetrics_values", "lightning_fit")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n if n in SHORT else pytest.param(n, marks=pytest.mark.nightly) for n in PROGRAMS],
+)
 def test_a_framework_gives_what_it_gives_on_the_cpu(end_to_end, name):
     found = end_to_end(name)
     most, bf16 = PROGRAMS[name]

@@ -11,7 +11,7 @@ _PID = os.environ.setdefault("PEER_PID", str(os.getpid()))
 
 
 def _name(test) -> str:
-    return ".".join(test.id().split(".")[-2:])
+    return test.id().removeprefix("__main__.")
 
 
 def _write(outcome: str, test, detail: str = "") -> None:

@@ -5,7 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch.distributed as dist
-from torch.distributed import rendezvous as _rendezvous
+from torch.distributed.rendezvous import (
+    _env_rendezvous_handler,
+    _rendezvous_handlers,
+    register_rendezvous_handler,
+)
 
 from .. import runtime
 from .._names import later
@@ -27,8 +31,8 @@ def _meet(url: str, **kwargs: Any) -> Iterator[Any]:
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(get_free_tcp_ports()[0]),
             "RANK": "0", "WORLD_SIZE": "1",
         }  # fmt: skip
-    return _rendezvous._env_rendezvous_handler("env://", **kwargs)
+    return _env_rendezvous_handler("env://", **kwargs)
 
 
-if "xla" not in _rendezvous._rendezvous_handlers:
-    _rendezvous.register_rendezvous_handler("xla", _meet)
+if "xla" not in _rendezvous_handlers:
+    register_rendezvous_handler("xla", _meet)
