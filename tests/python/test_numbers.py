@@ -37,6 +37,26 @@ def written_in_steps(x: torch.Tensor, i: int) -> torch.Tensor:
     return y
 
 
+def logit_gradient(x: torch.Tensor, i: int) -> torch.Tensor:
+    p = x.detach().requires_grad_()
+    y = torch.logit(p, 0.05 * i)
+    y.sum().backward()
+    return torch.stack([y.detach(), p.grad])
+
+
+def distance_gradient(x: torch.Tensor, i: int) -> torch.Tensor:
+    p = x.detach().requires_grad_()
+    torch.cdist(p, x[:5] + 0.25, 2.5 + i).sum().backward()
+    return p.grad
+
+
+def ignore_gradient(x: torch.Tensor, i: int) -> torch.Tensor:
+    p = x.detach().requires_grad_()
+    target = torch.arange(16, device=x.device) % 8
+    F.nll_loss(p, target, ignore_index=i, reduction="sum").backward()
+    return p.grad
+
+
 STEPS: dict[str, Step] = {
     "index": lambda x, i: x[i] + 1,
     "negative index": lambda x, i: x[-1 - i] + 1,
@@ -70,6 +90,29 @@ STEPS: dict[str, Step] = {
     "threshold": lambda x, i: F.threshold(x, 0.1 * i, -1.0),
     "hardshrink": lambda x, i: F.hardshrink(x, 0.1 * i),
     "leaky_relu": lambda x, i: F.leaky_relu(x - 0.5, 0.1 * i),
+    "nan_to_num": lambda x, i: torch.nan_to_num(torch.where(x > 0.5, x, x / 0), 7.0, 1.0 + i, -i),
+    "nan": lambda x, i: torch.nan_to_num(torch.where(x > 0.5, x, (x - x) / 0), 0.5 * i),
+    "logit eps": logit_gradient,
+    "variance of a correction": lambda x, i: x.var(1, correction=0.5 + i),
+    "deviation and mean": lambda x, i: torch.stack(torch.std_mean(x, 1, correction=0.5 + i)),
+    "whole correction": lambda x, i: x.var(1, correction=i),
+    "order of a norm": lambda x, i: torch.linalg.vector_norm(x, 2.5 + i, 1),
+    "negative order": lambda x, i: torch.norm(x + 1, -1.5 - i, 1),
+    "order of a distance": lambda x, i: torch.cdist(x, x[:5] + 0.25, 2.5 + i),
+    "order below one": lambda x, i: torch.pdist(x, 0.2 + 0.1 * i),
+    "gradient of a distance": distance_gradient,
+    "padding that moves": lambda x, i: F.pad(x, (i, 8 - i, 2 * i, 12 - 2 * i), value=0.5),
+    "padding of integers": lambda x, i: F.pad((x * 9).long(), (i, 8 - i)),
+    "ignored class": lambda x, i: F.cross_entropy(
+        x, torch.arange(16, device=x.device) % 8, ignore_index=i
+    ),
+    "ignored class's gradient": ignore_gradient,
+    "k-th value": lambda x, i: torch.kthvalue(x, i + 1, 1).values,
+    "k-th of a column": lambda x, i: torch.kthvalue(x, i + 1, 0, keepdim=True).indices,
+    "lower triangle": lambda x, i: x.tril(i - 3),
+    "upper triangle": lambda x, i: x.triu(2 * i - 5) + 1,
+    "decimals": lambda x, i: torch.round(x * 100, decimals=i),
+    "decimals before the point": lambda x, i: torch.round(x * 1e5, decimals=-1 - i),
 }
 
 
