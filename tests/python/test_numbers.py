@@ -210,3 +210,29 @@ def test_cache_that_is_filled_row_by_row_is_updated_in_place(device, compiles):
     assert seen.count <= 2
     assert torch_pjrt.metrics.counters()["DonatedBuffers"] - before == 20
     assert cache[:, 0].tolist() == [float(i) if i < 20 else 0.0 for i in range(32)]
+
+
+DRAWS: dict[str, Callable[[int, torch.device], torch.Tensor]] = {
+    "randint": lambda i, d: torch.randint(0, 5 + i, (50,), device=d),
+    "randint of a range": lambda i, d: torch.randint(-i, 50 + 3 * i, (50,), device=d),
+    "random_": lambda i, d: torch.empty(50, device=d).random_(10 + i),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_ranges_of_random_integers_compile_two_programs_and_draw_the_same(device, compiles, name):
+    def draw(alone: bool) -> list[torch.Tensor]:
+        torch_pjrt.manual_seed(5)
+        out = []
+        for i in range(4):
+            x = DRAWS[name](i, device)
+            for _ in range(i + 1 if alone else 0):  # a graph like no other: a program of constants
+                x = -x
+            torch_pjrt.sync()
+            out.append(-x.cpu() if alone and (i + 1) % 2 else x.cpu())
+        return out
+
+    with compiles() as seen:
+        drawn = draw(alone=False)
+    assert seen.count <= 2
+    assert all(torch.equal(a, b) for a, b in zip(drawn, draw(alone=True), strict=True))
