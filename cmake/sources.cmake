@@ -122,8 +122,11 @@ set(TP_EXEC
     src/exec/prepare.cpp
     src/exec/program_cache.cpp
     src/exec/replay.cpp
+    src/exec/runs.cpp
+    src/exec/segments.cpp
     src/exec/sketch.cpp
     src/exec/slow_notice.cpp
+    src/exec/split.cpp
     src/exec/tiers.cpp)
 set(TP_CORE
     ${TP_BASE} ${TP_PROBE} ${TP_IR} ${TP_HLO} ${TP_SHARD} ${TP_OPS} ${TP_LOWER} ${TP_PJRT}

@@ -120,8 +120,8 @@ def _unsynced(e: Explanation) -> Iterator[Finding]:
         "no sync",
         "bad",
         "Many steps are one graph",
-        f"Nothing synced between about {most.rounds} rounds of this line, so that they became one "
-        f"program of {most.nodes} ops.",
+        f"Nothing synced between about {most.rounds} rounds of this line, so that they were "
+        f"recorded as one graph; its largest program has {most.nodes} ops.",
         most.rounds_at,
         "Call torch_pjrt.sync() at the end of each step: a step is one small program then, "
         "compiled once, and the next is recorded while it runs.",

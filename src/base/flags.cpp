@@ -109,6 +109,15 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
     {Flag::kShardy, "TORCH_PJRT_SHARDY", FlagType::kBool, "1", InKey::kNo,
      "1: programs of several devices say their shardings in Shardy's form; 0: in GSPMD's, for "
      "plugins that do not know it"},
+    within(
+        {Flag::kSplitNodes, "TORCH_PJRT_SPLIT_NODES", FlagType::kInt, "512", InKey::kNo,
+         "a graph of so many ops that repeats itself (a loop without a sync) runs as programs of "
+         "its rounds; 0: every graph is one program"},
+        0, INT64_MAX),
+    within({Flag::kCutNodes, "TORCH_PJRT_CUT_NODES", FlagType::kInt, "4096", InKey::kNo,
+            "a loop that has recorded so many ops without a sync is run at the end of a round, and "
+            "anything else at eight times as many; 0: never"},
+           0, 1ll << 40),
 }};
 
 // A setting that is no number or switch is told to whoever asks for that flag, not to others.

@@ -42,6 +42,8 @@ enum class Flag : unsigned char {
   kDebugLevel,            // PT_XLA_DEBUG_LEVEL
   kTiers,                 // TORCH_PJRT_TIERS
   kShardy,                // TORCH_PJRT_SHARDY
+  kSplitNodes,            // TORCH_PJRT_SPLIT_NODES
+  kCutNodes,              // TORCH_PJRT_CUT_NODES
   kCount
 };
 

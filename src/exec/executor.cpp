@@ -192,6 +192,7 @@ SyncResult Executor::run_program(const Prepared& prepared, const std::function<b
 }
 
 SyncResult Executor::sync(const PlanPtr& asked, const std::function<bool()>& take) {
+  if (auto done = run_split(asked, take)) return std::move(*done);
   throttle();
   Prepared prepared{asked, nullptr};
   if (!find(prepared)) {

@@ -7,6 +7,7 @@
 // A failure changes nothing: compile and launch errors leave before any output exists; a program
 // that fails while it runs keeps its pending values until somebody reads (`recover`).
 #pragma once
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -31,6 +32,8 @@
 #include "exec/peel.h"
 #include "exec/plan.h"
 #include "exec/program_cache.h"
+#include "exec/segments.h"
+#include "exec/split.h"
 #include "exec/tiers.h"
 #include "ir/graph.h"
 
@@ -135,6 +138,8 @@ class Executor {
     one_ops_.clear();
     cache_.clear();
     tiers_.clear();
+    std::lock_guard lock(mu_);
+    splits_.clear();
   }
   // Does anything still compile or run? Then the process must not tear the plugin down around it.
   bool busy();
@@ -165,6 +170,15 @@ class Executor {
   // A result that has the roots that are leaves; and with those of the graph, too.
   SyncResult pass_leaves(const Plan& plan);
   SyncResult results_of(const Plan& plan, const std::vector<client::DataPtr>& outputs);
+  // A graph that is several programs (exec/segments.h).
+  struct KnownSplit {
+    Split split;
+    std::atomic<bool> prepared{false};  // its programs were there once
+  };
+  std::shared_ptr<KnownSplit> split_of(const Plan& plan);
+  std::optional<SyncResult> run_split(const PlanPtr& plan, const std::function<bool()>& take);
+  std::vector<client::DataPtr> run_segment(Segments& segments, size_t k,
+                                           const std::vector<uint8_t>& may, SyncResult& result);
   SyncResult run_program(const Prepared& prepared, const std::function<bool()>& take);
   // By argument; empty where nothing is given away.
   std::vector<uint8_t> donations(const Plan& plan, const std::function<bool()>& take,
@@ -187,7 +201,8 @@ class Executor {
   RankedMutex<LockRank::kExecutor> mu_;  // guards all below
   LruMap<Hash128, std::shared_ptr<const GraphRecord>> records_{32};
   ProgramPtr last_;
-  Tiers tiers_;  // has a lock of its own
+  LruMap<Hash128, std::shared_ptr<KnownSplit>> splits_{512};  // by the whole graph's key
+  Tiers tiers_;                                               // has a lock of its own
   Interpreter* interpreter_ = nullptr;
 };
 

@@ -184,6 +184,8 @@ PlanPtr make_plan(PlanRequest request, std::vector<Value> replaced, const KeyCon
   p->force_data = request.force_data;
   p->straight = request.straight;
   p->where = std::move(request.where);
+  p->rounds = request.rounds;
+  p->rounds_at = request.rounds_at;
   p->donors = find_donors(request, *p);
   p->layouts = std::move(request.layouts);
   p->placement = place(p->graph, p->output_of, p->layouts, p->donors);
@@ -216,6 +218,8 @@ PlanPtr make_general_plan(const PlanPtr& plan, Families& families, const KeyCont
   p->force_data = plan->force_data;
   p->straight = plan->straight;
   p->where = plan->where;
+  p->rounds = plan->rounds;
+  p->rounds_at = plan->rounds_at;
   p->base = plan;
   p->donors = renumber(plan->donors, plan->graph, p->graph, at);
   p->layouts = plan->layouts;

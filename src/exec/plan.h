@@ -34,6 +34,9 @@ struct PlanRequest {
   std::vector<ir::NodePtr> held;          // leaves that the caller lets go of with this request
   bool straight = false;                  // always a program, never interpreted (exec/tiers.h)
   Layouts layouts;                        // of tensors that are sharded
+  // Of a segment (exec/segments.h): the rounds of the loop that it is from, and a line of it.
+  uint32_t rounds = 0;
+  ir::LocationId rounds_at = 0;
 };
 
 // What keys hold besides the graph.
@@ -59,7 +62,9 @@ struct Plan {
   std::shared_ptr<const Plan> base;  // of a general program's plan: the one that it was made from
   bool straight = false;             // PlanRequest's
   Layouts layouts;                   // the request's
-  Placement placement;               // of a program that runs on a mesh
+  uint32_t rounds = 0;               // likewise
+  ir::LocationId rounds_at = 0;
+  Placement placement;  // of a program that runs on a mesh
 
   // Request root i.
   const ir::Value& root(size_t i) const {

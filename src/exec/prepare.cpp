@@ -72,6 +72,7 @@ std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan) {
       .where = plan.where,
       .blame = blame_text({plan.key.total, plan.where}, graph.roots),
       .sketch = make_sketch(graph, plan.key, plan.where, plan.donors, plan.placement.parameters)});
+  if (plan.rounds) job->sketch.from = {plan.rounds, plan.rounds_at};
   for (const ir::Value& r : graph.roots) job->outputs.push_back(r.type());
   auto record = std::make_shared<GraphRecord>();
   *record = {job->nodes, ir::dump_text(graph, ir::Lines::kYes), job->module, ir::dump_dot(graph),

@@ -104,6 +104,7 @@ bool Shared::little() const {
 
 Rounds rounds_of(const Sketch& s) {
   constexpr size_t kLeastOps = 1000, kLeastRounds = 8;
+  if (s.from.count > 1) return s.from;
   if (s.ops.size() < kLeastOps) return {};
   auto lines = lines_of(s);
   std::vector<size_t> counts;

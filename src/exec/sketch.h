@@ -14,6 +14,13 @@
 
 namespace tp::exec {
 
+// Steps that one graph holds, where nothing synced between them: nearly each line's ops stand in it
+// that many times. 1 where it does not look like that.
+struct Rounds {
+  size_t count = 1;
+  ir::LocationId where = 0;  // a line of them
+};
+
 struct Sketch {
   struct Op {
     const char* name;  // lives for the process
@@ -44,6 +51,7 @@ struct Sketch {
   std::vector<Root> roots;
   std::vector<uint64_t> words;
   std::vector<uint64_t> labels;  // of ops, sorted
+  Rounds from{};                 // of a loop that was cut into segments (exec/segments.h)
   // Ingredients in words, for explanations across processes: environment, torch, torch_pjrt.
   std::string environment, torch, ours;
 };
@@ -63,12 +71,6 @@ struct Shared {
 };
 Shared shared(const Sketch& known, const Sketch& now);
 
-// Steps that one graph holds, where nothing synced between them: nearly each line's ops stand in it
-// that many times. 1 where it does not look like that.
-struct Rounds {
-  size_t count = 1;
-  ir::LocationId where = 0;  // a line of them
-};
 Rounds rounds_of(const Sketch& s);
 
 // Why `now` is not `known`: the first reason is the likeliest.

@@ -9,6 +9,7 @@
 #include "torch/runtime.h"
 #include "torch/tensor.h"
 #include "torch/thread_modes.h"
+#include "torch/unsynced.h"
 
 namespace tp::torch_room {
 
@@ -94,8 +95,9 @@ namespace {
 std::mutex g_switch;
 std::atomic<bool> g_for_all{false};
 int g_threads_on = 0;
+std::atomic<bool> g_cut_due{false};
 
-void update_locked() { g_eager_mode = g_for_all || g_threads_on > 0; }
+void update_locked() { g_eager_mode = g_for_all || g_threads_on > 0 || g_cut_due; }
 
 }  // namespace
 
@@ -103,6 +105,12 @@ bool eager_here() {
   if (!eager_mode()) return false;
   int own = thread_mode(ThreadMode::kEager);
   return own == kModeUnset ? g_for_all.load() : own == kModeOn;
+}
+
+void set_cut_due(bool due) {
+  std::lock_guard lock(g_switch);
+  g_cut_due = due;
+  update_locked();
 }
 
 bool eager_for_all() { return g_for_all; }
@@ -128,7 +136,10 @@ void touch(Alias& a) {
   if (t_recording.depth > 0) t_recording.touched.emplace_back(AliasPtr::reclaim_copy(&a));
 }
 
-void OpScope::enter() { ++t_recording.depth; }
+void OpScope::enter() {
+  if (t_recording.depth == 0 && g_cut_due.load(std::memory_order_relaxed)) cut_if_due();
+  ++t_recording.depth;
+}
 
 void OpScope::leave() {
   if (--t_recording.depth == 0) t_recording.touched.clear();

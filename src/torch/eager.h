@@ -8,8 +8,8 @@ namespace tp::torch_room {
 
 class Alias;
 
+// Has an OpScope anything to do: may any thread be in eager mode, or is a cut due?
 inline std::atomic<bool> g_eager_mode{false};
-// May any thread be in eager mode?
 inline bool eager_mode() { return g_eager_mode.load(std::memory_order_relaxed); }
 bool eager_here();     // is the calling thread?
 bool eager_for_all();  // are those that set nothing?
@@ -17,6 +17,9 @@ bool eager_for_all();  // are those that set nothing?
 // its operands, and give what was set before. The GIL may be held.
 bool set_eager_mode(bool on);            // of the threads that set none of their own
 int exchange_thread_eager_mode(int to);  // ThreadMode::kEager's values
+
+// A long recording (torch/unsynced.h) waits to be looked at before the next op.
+void set_cut_due(bool due);
 
 // The calling thread's op gave the alias a new pending value.
 void touch(Alias& a);

@@ -296,10 +296,10 @@ bool sync_devices(bool force_data) {
   probe::Section section("torch_pjrt::sync");
   probe::event(probe::Phase::kRecord, last_end, probe::now_ns());
   sample_census(probe::next_step());
-  note_synced();
   int n = device_count();
   for (int d = 0; d < n; ++d) ran = sync_parts(d, force_data) || ran;
   last_end = probe::now_ns();
+  note_synced();
   return ran;
 }
 
@@ -481,6 +481,8 @@ Synced sync_captured(int device) {
 
 // A child may neither ask nor tear down what belongs to threads that it does not have.
 bool busy() { return client::forked() || (client::client_exists() && executor().busy()); }
+
+void sync_unasked() { sync_devices(true); }
 
 void sync_all() {
   // What a step launched in its middle would not be replayed.

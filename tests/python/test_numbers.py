@@ -37,6 +37,26 @@ def written_in_steps(x: torch.Tensor, i: int) -> torch.Tensor:
     return y
 
 
+def logit_gradient(x: torch.Tensor, i: int) -> torch.Tensor:
+    p = x.detach().requires_grad_()
+    y = torch.logit(p, 0.05 * i)
+    y.sum().backward()
+    return torch.stack([y.detach(), p.grad])
+
+
+def distance_gradient(x: torch.Tensor, i: int) -> torch.Tensor:
+    p = x.detach().requires_grad_()
+    torch.cdist(p, x[:5] + 0.25, 2.5 + i).sum().backward()
+    return p.grad
+
+
+def ignore_gradient(x: torch.Tensor, i: int) -> torch.Tensor:
+    p = x.detach().requires_grad_()
+    target = torch.arange(16, device=x.device) % 8
+    F.nll_loss(p, target, ignore_index=i, reduction="sum").backward()
+    return p.grad
+
+
 STEPS: dict[str, Step] = {
     "index": lambda x, i: x[i] + 1,
     "negative index": lambda x, i: x[-1 - i] + 1,
@@ -70,6 +90,29 @@ STEPS: dict[str, Step] = {
     "threshold": lambda x, i: F.threshold(x, 0.1 * i, -1.0),
     "hardshrink": lambda x, i: F.hardshrink(x, 0.1 * i),
     "leaky_relu": lambda x, i: F.leaky_relu(x - 0.5, 0.1 * i),
+    "nan_to_num": lambda x, i: torch.nan_to_num(torch.where(x > 0.5, x, x / 0), 7.0, 1.0 + i, -i),
+    "nan": lambda x, i: torch.nan_to_num(torch.where(x > 0.5, x, (x - x) / 0), 0.5 * i),
+    "logit eps": logit_gradient,
+    "variance of a correction": lambda x, i: x.var(1, correction=0.5 + i),
+    "deviation and mean": lambda x, i: torch.stack(torch.std_mean(x, 1, correction=0.5 + i)),
+    "whole correction": lambda x, i: x.var(1, correction=i),
+    "order of a norm": lambda x, i: torch.linalg.vector_norm(x, 2.5 + i, 1),
+    "negative order": lambda x, i: torch.norm(x + 1, -1.5 - i, 1),
+    "order of a distance": lambda x, i: torch.cdist(x, x[:5] + 0.25, 2.5 + i),
+    "order below one": lambda x, i: torch.pdist(x, 0.2 + 0.1 * i),
+    "gradient of a distance": distance_gradient,
+    "padding that moves": lambda x, i: F.pad(x, (i, 8 - i, 2 * i, 12 - 2 * i), value=0.5),
+    "padding of integers": lambda x, i: F.pad((x * 9).long(), (i, 8 - i)),
+    "ignored class": lambda x, i: F.cross_entropy(
+        x, torch.arange(16, device=x.device) % 8, ignore_index=i
+    ),
+    "ignored class's gradient": ignore_gradient,
+    "k-th value": lambda x, i: torch.kthvalue(x, i + 1, 1).values,
+    "k-th of a column": lambda x, i: torch.kthvalue(x, i + 1, 0, keepdim=True).indices,
+    "lower triangle": lambda x, i: x.tril(i - 3),
+    "upper triangle": lambda x, i: x.triu(2 * i - 5) + 1,
+    "decimals": lambda x, i: torch.round(x * 100, decimals=i),
+    "decimals before the point": lambda x, i: torch.round(x * 1e5, decimals=-1 - i),
 }
 
 
@@ -167,3 +210,29 @@ def test_cache_that_is_filled_row_by_row_is_updated_in_place(device, compiles):
     assert seen.count <= 2
     assert torch_pjrt.metrics.counters()["DonatedBuffers"] - before == 20
     assert cache[:, 0].tolist() == [float(i) if i < 20 else 0.0 for i in range(32)]
+
+
+DRAWS: dict[str, Callable[[int, torch.device], torch.Tensor]] = {
+    "randint": lambda i, d: torch.randint(0, 5 + i, (50,), device=d),
+    "randint of a range": lambda i, d: torch.randint(-i, 50 + 3 * i, (50,), device=d),
+    "random_": lambda i, d: torch.empty(50, device=d).random_(10 + i),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_ranges_of_random_integers_compile_two_programs_and_draw_the_same(device, compiles, name):
+    def draw(alone: bool) -> list[torch.Tensor]:
+        torch_pjrt.manual_seed(5)
+        out = []
+        for i in range(4):
+            x = DRAWS[name](i, device)
+            for _ in range(i + 1 if alone else 0):  # a graph like no other: a program of constants
+                x = -x
+            torch_pjrt.sync()
+            out.append(-x.cpu() if alone and (i + 1) % 2 else x.cpu())
+        return out
+
+    with compiles() as seen:
+        drawn = draw(alone=False)
+    assert seen.count <= 2
+    assert all(torch.equal(a, b) for a, b in zip(drawn, draw(alone=True), strict=True))

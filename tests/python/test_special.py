@@ -1,6 +1,8 @@
 """Special functions and Fourier transforms: eager's values at edges and borders, its layouts."""
 
 import itertools
+import math
+from functools import partial
 from typing import Any
 
 import eager
@@ -243,6 +245,14 @@ def test_small_parts_of_complex_numbers_are_not_lost(name: str, dtype):
         # Where both parts nearly cancel, no formula in this precision keeps the smaller.
         near |= (ours - exact).abs() <= 4 * eps * eps**0.5 * want.abs()
         assert near.double().mean() > 0.98, z[~near][:5]
+
+
+@pytest.mark.parametrize("dtype", COMPLEX, ids=str)
+def test_a_complex_number_with_an_infinite_part_is_of_infinite_size(dtype):
+    parts = [0.0, -2.0, math.inf, -math.inf, math.nan]
+    z = torch.tensor([complex(a, b) for a in parts for b in parts], dtype=dtype)
+    for size in (torch.abs, *(partial(torch.linalg.vector_norm, ord=k, dim=1) for k in (1, 2, 3, math.inf, -1))):
+        eager.check(size, z if size is torch.abs else z.view(-1, 1))
 
 
 @pytest.mark.parametrize("exponent", [1j, 0.3 - 0.2j, 2 + 0j, 0j], ids=str)

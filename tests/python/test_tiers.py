@@ -37,6 +37,31 @@ def test_a_small_whole_number_graph_is_interpreted_once_then_compiled(compiles: 
     assert interpreted() - first == 1
 
 
+WRITES = {
+    "a whole row": lambda t, k: t[0].fill_(k),
+    "a transposed view": lambda t, k: t.t().copy_(torch.full_like(t.t(), k)),
+    "an expanded value": lambda t, k: t.copy_(k.expand_as(t)),
+    "a part, then the whole": lambda t, k: (t[:, 1:].fill_(k), t.copy_(k.expand_as(t))),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_an_interpreted_write_of_one_value_fills_its_memory(name: str) -> None:
+    """The value that is written has fewer elements than the memory."""
+
+    def program(device: str) -> list[torch.Tensor]:
+        t = torch.arange(6, device=device).view(1, 6)
+        WRITES[name](t, torch.tensor(5, device=device))
+        chosen = torch.where(torch.ones_like(t).bool(), t, torch.tensor(7, device=device))
+        return [chosen, t.t() + 1, t[:, 2:].flip(1)]
+
+    first = interpreted()
+    ours = [x.cpu() for x in program("xla")]
+    assert interpreted() > first
+    for want, got in zip(program("cpu"), ours, strict=True):
+        assert torch.equal(want, got)
+
+
 def test_graphs_that_grow_never_compile(compiles: Compiles) -> None:
     """As token ids do."""
     ids = torch.ones(3, dtype=torch.long, device="xla")

@@ -59,4 +59,10 @@ int number_place(const Row& row, ir::AttrsView attrs, std::string_view name) {
   return -1;
 }
 
+void split_eps(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values) {
+  double eps = a.f_or("eps", -1);
+  structure.push_back(eps >= 0);
+  if (eps >= 0) values.push_back({true, std::bit_cast<int64_t>(eps)});
+}
+
 }  // namespace tp::ops

@@ -20,4 +20,7 @@ void split_numbers(const ir::Node& n, const Row& row, std::vector<uint64_t>& str
 // own; -1 where it has none.
 int number_place(const Row& row, ir::AttrsView attrs, std::string_view name);
 
+// SplitRule for an `eps` that clamps unless it is absent or below 0: its sign is structure.
+void split_eps(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values);
+
 }  // namespace tp::ops

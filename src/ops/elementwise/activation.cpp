@@ -8,6 +8,7 @@
 #include "ops/core/eager_text.h"
 #include "ops/core/families.h"
 #include "ops/core/helpers.h"
+#include "ops/core/numbers.h"
 
 namespace tp::ops {
 namespace {
@@ -119,9 +120,13 @@ void logit_backward(Lowering& l, std::vector<V>& out) {
   V g = l.number("grad_output", t), x = l.number("self", t);
   V slope = b.div(g, b.mul(x, one_minus(b, x)));
   double eps = l.f_or("eps", -1);
+  V one = b.constant(1.0, ir::scalar_type(DType::kF64));
+  V from = eps < 0 ? b.zeros(one.type) : l.number("eps", one.type);
   // Eager rounds the bounds to the tensor's own dtype.
-  auto bound = [&](double v) { return b.convert(b.constant(v, l.out()), t.dtype()); };
-  V low = bound(eps < 0 ? 0 : eps), high = bound(eps < 0 ? 1 : 1 - eps);
+  auto bound = [&](V v) {
+    return b.broadcast_to(b.convert(b.convert(v, l.out().dtype()), t.dtype()), t.dims());
+  };
+  V low = bound(from), high = bound(b.sub(one, from));
   V inside = b.and_(b.compare(x, low, Cmp::kGe), b.compare(x, high, Cmp::kLe));
   V rest = eps < 0 ? b.constant(std::nan(""), t) : b.zeros(t);
   put(l, out, b.select(inside, slope, rest));
@@ -334,6 +339,8 @@ const Row kRows[] = {
      .kernels = {{"log_sigmoid_backward_cpu", takes::kFloats}}},
     {.name = "aten::logit_backward",
      .lower = logit_backward,
+     .general = "eps",
+     .split = split_eps,
      .kernels = {{"logit_backward_cpu", takes::kFloats}}},
 
     {"aten::relu", type_relu, unary<relu>, Layout::kIterator},

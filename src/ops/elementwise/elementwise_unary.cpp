@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "ops/core/families.h"
 #include "ops/core/helpers.h"
+#include "ops/core/numbers.h"
 #include "ops/elementwise/complex_functions.h"
 
 namespace tp::ops {
@@ -117,20 +118,39 @@ void predicate(Lowering& l, std::vector<V>& out) {
   out.push_back(formula(l.builder(), l.in("self")));
 }
 
+// The sign of the decimals says whether to multiply or to divide.
+void split_decimals(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values) {
+  structure.push_back(a.i("decimals") < 0);
+  values.push_back({false, a.i("decimals")});
+}
+// 10^|n| as eager's pow has it, which is exact.
+V power_of_ten(Lowering& l, Type t) {
+  Builder& b = l.builder();
+  V n = l.input("decimals");
+  if (!n) return b.constant(std::pow(10.0, static_cast<double>(std::abs(l.i("decimals")))), t);
+  constexpr int kPowers = 310;  // the last one is infinite
+  std::vector<V> powers;
+  for (int i = 0; i < kPowers; ++i)
+    powers.push_back(b.constant(std::pow(10.0, i), ir::make_type(DType::kF64, IntList{1})));
+  V starts[] = {b.min(b.max(n, b.neg(n)), kPowers - 1)};
+  V one = b.dynamic_slice(b.concat(powers, 0), starts, IntList{1});
+  return b.broadcast_to(b.convert(b.reshape(one, {}), t.dtype()), t.dims());
+}
 void round_decimals(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V x = l.number("self", compute_type(l));
   int64_t n = l.i("decimals");
-  V scale = b.constant(std::pow(10.0, static_cast<double>(std::abs(n))), x.type);
+  V scale = power_of_ten(l, x.type);
   V wide = n >= 0 ? b.mul(x, scale) : b.div(x, scale);
   V whole = rounding<"stablehlo.round_nearest_even">(b, wide);
   put(l, out, n >= 0 ? b.div(whole, scale) : b.mul(whole, scale));
 }
 
-V replace_special(Builder& b, V x, double nan, double above, double below) {
-  V y = b.select(b.is_nan(x), b.constant(nan, x.type), x);
-  y = b.select(posinf_of(b, x), b.constant(above, x.type), y);
-  return b.select(neginf_of(b, x), b.constant(below, x.type), y);
+V replace_special(Lowering& l, V x, double top) {
+  Builder& b = l.builder();
+  V y = b.select(b.is_nan(x), number_or(l, "nan", x.type, 0), x);
+  y = b.select(posinf_of(b, x), number_or(l, "posinf", x.type, top), y);
+  return b.select(neginf_of(b, x), number_or(l, "neginf", x.type, -top), y);
 }
 
 double largest(DType t) {
@@ -151,17 +171,20 @@ void nan_to_num(Lowering& l, std::vector<V>& out) {
   V x = l.in("self");
   if (!ir::is_float(x.dtype()) && !ir::is_complex(x.dtype())) return out.push_back(x);
   double top = largest(ir::real_dtype(x.dtype()));
-  double nan = l.f_or("nan", 0), above = l.f_or("posinf", top), below = l.f_or("neginf", -top);
-  if (ir::is_float(x.dtype())) return out.push_back(replace_special(b, x, nan, above, below));
-  V re = replace_special(b, real_part(b, x), nan, above, below);
-  out.push_back(make_complex(b, re, replace_special(b, imag_part(b, x), nan, above, below)));
+  if (ir::is_float(x.dtype())) return out.push_back(replace_special(l, x, top));
+  V re = replace_special(l, real_part(b, x), top);
+  out.push_back(make_complex(b, re, replace_special(l, imag_part(b, x), top)));
 }
 
+// No eps, or one below 0: nothing is clamped.
 void logit(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V x = l.number("self", compute_type(l));
-  double eps = l.f_or("eps", -1);
-  if (eps >= 0) x = b.min(b.max(x, eps), 1 - eps);
+  if (l.f_or("eps", -1) >= 0) {
+    V eps = l.number("eps", ir::scalar_type(DType::kF64)), rest = b.sub(b.ones(eps.type), eps);
+    auto bound = [&](V v) { return b.broadcast_to(b.convert(v, x.dtype()), x.dims()); };
+    x = b.min(b.max(x, bound(eps)), bound(rest));
+  }
   put(l, out, b.log(b.div(x, b.sub(b.ones(x.type), x))));
 }
 
@@ -287,6 +310,7 @@ const Row kRows[] = {
      .type = type_same,
      .lower = nan_to_num,
      .layout = Layout::kCopyOfFirst,
+     .general = "nan posinf neginf",
      .iterates = Iterates::kYes,
      .out = {.check = out_wants<nan_words>}},
     {.name = "aten::frexp.Tensor",
@@ -309,6 +333,8 @@ const Row kRows[] = {
      .out = {.check = out_wants<found_words>}},
     {.name = "aten::round.decimals",
      .lower = round_decimals,
+     .general = "decimals",
+     .split = split_decimals,
      .kernels = {{"round_cpu", takes::kFloats}},
      .out = {.check = out_wants<found_words>}},
     {.name = "aten::trunc",
@@ -333,6 +359,8 @@ const Row kRows[] = {
      .type = type_float,
      .lower = logit,
      .layout = Layout::kIterator,
+     .general = "eps",
+     .split = split_eps,
      .kernels = {{"logit_cpu", takes::kReals}}},
     {"aten::sigmoid", nullptr, unary<call<"stablehlo.logistic">>},
 

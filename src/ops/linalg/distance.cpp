@@ -1,5 +1,6 @@
 // Cross products and pairwise distances, with their gradients. A distance's formula is eager's of
 // the same p; all pairs are formed at once and summed in place by the compiler.
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -45,10 +46,30 @@ void cross(Lowering& l, std::vector<V>& out) {
 
 // --- formulas of a distance ----------------------------------------------------------------------
 
-V power(Builder& b, V x, double p) { return b.binary("stablehlo.power", x, b.constant(p, x.type)); }
+// The orders with formulas of their own, and for the others which formula they have.
+bool is_plain(double p) { return p == 0 || p == 1 || p == 2 || p == kInf; }
+void split_order(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values) {
+  double p = a.f("p");
+  auto bits = std::bit_cast<int64_t>(p);
+  structure.push_back(is_plain(p) ? static_cast<uint64_t>(bits) : 0);
+  structure.push_back(is_plain(p) ? 0 : p < 1 ? 1 : p < 2 ? 2 : 3);
+  if (!is_plain(p)) values.push_back({true, bits});
+}
+
+// The order of a distance, and what depends on it.
+struct Order {
+  explicit Order(Lowering& l) : p(l.f("p")), value(l.number("p", ir::scalar_type(DType::kF64))) {}
+  double p;
+  V value;
+};
+V power(Builder& b, V x, V p) {
+  V wide = b.broadcast_to(b.convert(p, x.dtype()), x.dims());
+  return b.binary("stablehlo.power", x, wide);
+}
 
 // The p-norm of the differences over their last dim.
-V norm_of(Builder& b, V diff, double p) {
+V norm_of(Builder& b, V diff, const Order& order) {
+  double p = order.p;
   V size = b.abs(diff);
   IntList last{diff.rank() - 1};
   if (p == 0) {
@@ -58,7 +79,9 @@ V norm_of(Builder& b, V diff, double p) {
   if (p == 1) return b.reduce(size, last, Builder::Red::kSum);
   if (p == 2) return b.sqrt(b.reduce(b.mul(diff, diff), last, Builder::Red::kSum));
   if (p == kInf) return b.reduce(b.max(size, 0.0), last, Builder::Red::kMax);
-  return power(b, b.reduce(power(b, size, p), last, Builder::Red::kSum), 1 / p);
+  V one = b.ones(order.value.type);
+  V sum = b.reduce(power(b, size, order.value), last, Builder::Red::kSum);
+  return power(b, sum, b.div(one, order.value));
 }
 
 V sign_of(Builder& b, V x) {
@@ -67,7 +90,8 @@ V sign_of(Builder& b, V x) {
 }
 
 // d(distance)/d(difference) times grad; all of the differences' dims.
-V slope(Builder& b, V diff, V grad, V dist, double p) {
+V slope(Builder& b, V diff, V grad, V dist, const Order& order) {
+  double p = order.p;
   V zero = b.zeros(diff.type), none = is_zero(b, dist), size = b.abs(diff);
   if (p == 0) return zero;
   if (p == 1) return b.mul(grad, sign_of(b, diff));
@@ -77,12 +101,12 @@ V slope(Builder& b, V diff, V grad, V dist, double p) {
     V reached = b.sub(b.ones(gap.type), b.min(gap, 1.0));
     return b.mul(b.mul(grad, sign_of(b, diff)), reached);
   }
-  V scale = b.div(grad, power(b, dist, p - 1));
+  V less = b.sub(order.value, 1.0), scale = b.div(grad, power(b, dist, less));
   if (p < 2) {
     if (p < 1) none = b.or_(none, is_zero(b, diff));
-    return b.select(none, zero, b.mul(b.mul(sign_of(b, diff), power(b, size, p - 1)), scale));
+    return b.select(none, zero, b.mul(b.mul(sign_of(b, diff), power(b, size, less)), scale));
   }
-  return b.select(none, zero, b.mul(b.mul(diff, power(b, size, p - 2)), scale));
+  return b.select(none, zero, b.mul(b.mul(diff, power(b, size, b.sub(order.value, 2.0))), scale));
 }
 
 // x with a dim of one before its last (rows) or before its last two (columns), spread to dims.
@@ -147,7 +171,7 @@ void cdist(Lowering& l, std::vector<V>& out) {
   IntList dims(l.out().dims().begin(), l.out().dims().end());
   dims.push_back(m);
   V diff = b.sub(spread_rows(b, x, dims), spread_columns(b, y, dims));
-  out.push_back(norm_of(b, diff, l.f("p")));
+  out.push_back(norm_of(b, diff, Order(l)));
 }
 
 // The gradient has x1's rows and columns and both arguments' batch dims.
@@ -169,7 +193,7 @@ void cdist_backward(Lowering& l, std::vector<V>& out) {
   dims.push_back(x.dims().back());
   grad = b.broadcast_to(grad, pairs);
   V diff = b.sub(spread_rows(b, x, dims), spread_columns(b, y, dims));
-  V each = slope(b, diff, spread_pairs(b, grad, dims), spread_pairs(b, dist, dims), l.f("p"));
+  V each = slope(b, diff, spread_pairs(b, grad, dims), spread_pairs(b, dist, dims), Order(l));
   V sum = b.reduce(each, IntList{static_cast<int64_t>(dims.size()) - 2}, Builder::Red::kSum);
   out.push_back(sum);
 }
@@ -206,7 +230,7 @@ void pdist(Lowering& l, std::vector<V>& out) {
   V i = first_of_pair(b, k, x.dim(0));
   V j = b.add(b.sub(k, pairs_before(b, i, x.dim(0))), b.add(i, 1.0));
   V diff = b.sub(take_along_list(b, x, i, 0), take_along_list(b, x, j, 0));
-  out.push_back(norm_of(b, diff, l.f("p")));
+  out.push_back(norm_of(b, diff, Order(l)));
 }
 
 // v of each pair as a symmetric matrix; the diagonal holds some pair's value.
@@ -227,7 +251,7 @@ void pdist_backward(Lowering& l, std::vector<V>& out) {
   IntList dims{n, n, m};
   V diff = b.sub(spread_rows(b, x, dims), spread_columns(b, x, dims));
   V grad = spread_pairs(b, as_matrix(b, l.in("grad"), n), dims);
-  V each = slope(b, diff, grad, spread_pairs(b, as_matrix(b, dist, n), dims), l.f("p"));
+  V each = slope(b, diff, grad, spread_pairs(b, as_matrix(b, dist, n), dims), Order(l));
   Type square = ir::make_type(DType::kS64, dims);
   V same = b.compare(b.iota(square, 0), b.iota(square, 1), Cmp::kEq);
   out.push_back(b.reduce(b.select(same, b.zeros(each.type), each), IntList{1}, Builder::Red::kSum));
@@ -241,10 +265,26 @@ Family distance() {
        .lower = cross,
        .check = check_cross,
        .kernels = {{"cross", takes::kNoBools}}},
-      {"aten::_cdist_forward", type_cdist, cdist},
-      {"aten::_cdist_backward", type_cdist_backward, cdist_backward},
-      {"aten::_pdist_forward", type_pdist, pdist},
-      {"aten::_pdist_backward", type_same, pdist_backward},
+      {.name = "aten::_cdist_forward",
+       .type = type_cdist,
+       .lower = cdist,
+       .general = "p",
+       .split = split_order},
+      {.name = "aten::_cdist_backward",
+       .type = type_cdist_backward,
+       .lower = cdist_backward,
+       .general = "p",
+       .split = split_order},
+      {.name = "aten::_pdist_forward",
+       .type = type_pdist,
+       .lower = pdist,
+       .general = "p",
+       .split = split_order},
+      {.name = "aten::_pdist_backward",
+       .type = type_same,
+       .lower = pdist_backward,
+       .general = "p",
+       .split = split_order},
   };
   return kRows;
 }

@@ -156,7 +156,7 @@ Nll nll(Lowering& l, DType compute) {
   IntList rows(x.dims().begin(), x.dims().end());
   rows.erase(rows.begin() + dim);
   target = b.reshape(target, rows);  // a single sample's target may be 0-d or of one element
-  V counted = b.compare(target, b.constant_int(l.i("ignore_index"), target.type), Cmp::kNe);
+  V counted = b.compare(target, l.number("ignore_index", target.type), Cmp::kNe);
   target = b.select(counted, target, b.zeros(target.type));
   Type t = target.type.with(compute);
   V weight = b.ones(t);
@@ -301,16 +301,21 @@ const Row kRows[] = {
     {.name = "aten::nll_loss_forward",
      .lower = nll_forward,
      .check = check_nll,
+     .general = "ignore_index",
      .kernels = {{"nll_loss_out_frame", takes::kFloats, "self"}},
      .index = &kClasses},
-    {"aten::nll_loss_backward", nullptr, nll_backward},
+    {.name = "aten::nll_loss_backward", .lower = nll_backward, .general = "ignore_index"},
     {.name = "aten::nll_loss2d_forward",
      .type = type_nll2d,
      .lower = nll_forward,
      .check = check_nll,
+     .general = "ignore_index",
      .kernels = {{"nll_loss2d_forward_out_frame", takes::kFloats, "self"}},
      .index = &kClasses},
-    {"aten::nll_loss2d_backward", type_same, nll_backward},
+    {.name = "aten::nll_loss2d_backward",
+     .type = type_same,
+     .lower = nll_backward,
+     .general = "ignore_index"},
 };
 
 }  // namespace

@@ -46,6 +46,24 @@ void constant_pad_type(const Args& a, std::vector<Type>& out) {
   IntList dims = padded_dims(self.dims(), pad);
   out.push_back(self.with(dims));
 }
+// A window that moves in its frame: how much each dim grows is structure, where it stands a number.
+void split_pad(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values) {
+  IntList pad = a.ints("pad");
+  bool grows = std::ranges::all_of(pad, [](int64_t n) { return n >= 0; });
+  for (size_t i = 0; i < pad.size(); ++i) {
+    if (grows && i % 2 == 0) values.push_back({false, pad[i]});
+    structure.push_back(static_cast<uint64_t>(!grows ? pad[i] : i % 2 ? pad[i] + pad[i - 1] : 0));
+  }
+  structure.push_back(grows);
+}
+V place_window(Lowering& l, V self, V value, Ints low) {
+  Builder& b = l.builder();
+  std::vector<V> starts;
+  for (int64_t n : low) starts.push_back(b.constant_int(n, ir::scalar_type(DType::kS64)));
+  for (size_t i = 0; i < l.inputs().size(); ++i)
+    if (l.inputs()[i]) starts[starts.size() - 1 - i] = l.inputs()[i];
+  return b.dynamic_update_slice(b.broadcast_to(value, l.out().dims()), self, starts);
+}
 void constant_pad_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V self = l.in("self");
@@ -55,6 +73,8 @@ void constant_pad_lower(Lowering& l, std::vector<V>& out) {
     high[high.size() - 1 - i] = pad[2 * i + 1];
   }
   V value = number_or(l, "value", ir::scalar_type(self.dtype()), 0);
+  bool moves = std::ranges::any_of(l.inputs(), [](const V& v) { return static_cast<bool>(v); });
+  if (moves) return out.push_back(place_window(l, self, value, low));
   out.push_back(b.pad(self, value, low, high, none));
 }
 
@@ -372,7 +392,9 @@ Family pad_rows() {
       {.name = "aten::constant_pad_nd",
        .type = constant_pad_type,
        .lower = constant_pad_lower,
-       .layout = Layout::kSuggested},
+       .layout = Layout::kSuggested,
+       .general = "pad",
+       .split = split_pad},
       {.name = "aten::reflection_pad1d",
        .lower = reflect,
        .kernels = {{"reflection_pad1d", takes::kNoBools}}},

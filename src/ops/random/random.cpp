@@ -1,5 +1,6 @@
 // Random ops. Each has two extra operands, seed and offset: run-time numbers, so that the program
 // stays the same from step to step. Half types compute in float32. Any thread.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -206,14 +207,30 @@ void random_range_type(const Args& a, std::vector<Type>& out) {
   if (bounded && (to - 1 < low || to - 1 > high))
     fail(Code::kRuntime, cat("to - 1 is out of bounds for ", eager_name(t).cpp));
 }
+// One past the last number; 0 stands for 2^64.
+uint64_t range_end(const Args& a, DType t) {
+  if (a.has("to")) return static_cast<uint64_t>(a.i("to"));
+  return t == DType::kS64 ? uint64_t{1} << 63 : largest_integer(t) + 1;
+}
+// How many bits are drawn depends on the count.
+void split_range(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values) {
+  int64_t from = a.i_or("from", 0);
+  uint64_t end = range_end(a, a.type("self").dtype()), count = end - static_cast<uint64_t>(from);
+  structure.push_back(static_cast<uint64_t>(Random::width(count)));
+  values.push_back({false, from});
+  values.push_back({false, static_cast<int64_t>(end)});
+}
 void random_range_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   int64_t from = l.i_or("from", 0);
-  uint64_t end =
-      l.has("to") ? static_cast<uint64_t>(l.i("to")) : largest_integer(l.out().dtype()) + 1;
-  if (!l.has("to") && l.out().dtype() == DType::kS64) end = uint64_t{1} << 63;
-  V v = Random(l).below(l.out().dims(), end - static_cast<uint64_t>(from));
-  put(l, out, from == 0 ? v : b.add(v, b.constant_int(from, v.type)));
+  uint64_t end = range_end(l, l.out().dtype()), count = end - static_cast<uint64_t>(from);
+  bool varies = std::ranges::any_of(l.inputs(), [](const V& v) { return static_cast<bool>(v); });
+  Type s64 = ir::scalar_type(DType::kS64);
+  V first = b.constant_int(from, s64), last = b.constant_int(static_cast<int64_t>(end), s64);
+  if (varies && l.inputs()[0]) first = l.inputs()[0];
+  if (varies && l.inputs()[1]) last = l.inputs()[1];
+  V v = Random(l).below(l.out().dims(), count, varies ? b.sub(last, first) : V{});
+  put(l, out, from == 0 && !varies ? v : b.add(v, b.broadcast_to(first, v.dims())));
 }
 
 // --- choices
@@ -402,8 +419,16 @@ Family random() {
              .type = bernoulli_tensor_type,
              .lower = bernoulli_tensor_lower}),
       fills({.name = "aten::random", .type = random_type, .lower = random_lower}),
-      fills({.name = "aten::random.from", .type = random_range_type, .lower = random_range_lower}),
-      fills({.name = "aten::random.to", .type = random_range_type, .lower = random_range_lower}),
+      fills({.name = "aten::random.from",
+             .type = random_range_type,
+             .lower = random_range_lower,
+             .general = "from to",
+             .split = split_range}),
+      fills({.name = "aten::random.to",
+             .type = random_range_type,
+             .lower = random_range_lower,
+             .general = "to",
+             .split = split_range}),
       fills({.name = "aten::native_dropout",
              .type = dropout_type,
              .lower = dropout_lower,

@@ -74,11 +74,13 @@ V Random::normal(Type t) {
 }
 
 // A remainder, as eager takes it; 64 bits where 32 would favour the low numbers visibly.
-V Random::below(Ints dims, uint64_t count) {
-  bool wide = count == 0 || count >= uint64_t{1} << 28;
-  V v = bits(ir::make_type(wide ? DType::kU64 : DType::kU32, dims));
-  if (count != 0)
-    v = b_.binary("stablehlo.remainder", v, b_.constant_int(static_cast<int64_t>(count), v.type));
+V Random::below(Ints dims, uint64_t count, V given) {
+  V v = bits(ir::make_type(width(count) == Width::k32 ? DType::kU32 : DType::kU64, dims));
+  if (count != 0) {
+    V most = given ? b_.broadcast_to(b_.convert(given, v.dtype()), v.dims())
+                   : b_.constant_int(static_cast<int64_t>(count), v.type);
+    v = b_.binary("stablehlo.remainder", v, most);
+  }
   return b_.convert(v, DType::kS64);
 }
 

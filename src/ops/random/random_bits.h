@@ -21,8 +21,13 @@ class Random {
   V uniform(Type t) { return uniform(t, t.dtype() == DType::kF64 ? 53 : 24); }
   V open_uniform(Type t);  // (0, 1): half a step away from both ends
   V normal(Type t);        // mean 0, deviation 1
-  // Integers 0..count-1 as s64; count 0: all of 64 bits.
-  V below(Ints dims, uint64_t count);
+  // Integers 0..count-1 as s64; count 0: all of 64 bits. `given`: a count of the same width (s64)
+  // that is known when the program runs.
+  V below(Ints dims, uint64_t count, V given = {});
+  enum class Width : unsigned char { k32, k64, kAll };  // of the bits behind one of them
+  static Width width(uint64_t count) {
+    return count == 0 ? Width::kAll : count >= uint64_t{1} << 28 ? Width::k64 : Width::k32;
+  }
 
  private:
   V scaled_bits(Type t, int digits);

@@ -1,5 +1,6 @@
 // Reductions to values. Narrow floats are summed in f32 and rounded once. Reductions that also give
 // positions: reduction_index.cpp.
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -113,7 +114,9 @@ Moments moments(Lowering& l) {
   if (ir::is_complex(x.dtype()))
     square = b.add(square, b.mul(imag_part(b, off), imag_part(b, off)));
   V total = b.reduce(square, dims, Red::kSum);
-  double free = std::max(n - l.f_or("correction", 1), 0.0);
+  V taken = number_or(l, "correction", ir::scalar_type(DType::kF64), 1);
+  V free = b.max(b.sub(b.constant(n, taken.type), taken), 0.0);
+  free = b.broadcast_to(b.convert(free, total.dtype()), total.dims());
   return {b.div(total, free), mean};
 }
 
@@ -140,16 +143,29 @@ V magnitude(Lowering& l) {
   return b.abs(b.convert(x, d));
 }
 
-// p is known: a norm's order selects the formula.
-V norm_of(Builder& b, V x, Ints dims, double p) {
+// These orders have formulas of their own.
+bool is_plain_order(double p) { return std::abs(p) == kInf || p == 0 || p == 1 || p == 2; }
+template <Text order>
+void split_order(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values) {
+  double p = a.f_or(order.text, 2);
+  auto bits = std::bit_cast<int64_t>(p);
+  structure.push_back(is_plain_order(p) ? static_cast<uint64_t>(bits) : 0);
+  structure.push_back(static_cast<uint64_t>(is_plain_order(p)) << 1 | (p < 0));
+  if (!is_plain_order(p)) values.push_back({true, bits});
+}
+
+V norm_of(Lowering& l, const char* order, V x, Ints dims) {
+  Builder& b = l.builder();
+  double p = l.f_or(order, 2);
   if (p == kInf) return b.reduce(x, dims, Red::kMax);
   if (p == -kInf) return b.reduce(x, dims, Red::kMin);
   if (p == 0) return b.reduce(b.convert(b.convert(x, DType::kPred), x.dtype()), dims, Red::kSum);
   if (p == 1) return b.reduce(x, dims, Red::kSum);
   if (p == 2) return b.sqrt(b.reduce(b.mul(x, x), dims, Red::kSum));
-  V powers = b.binary("stablehlo.power", x, b.constant(p, x.type));
-  V s = b.reduce(powers, dims, Red::kSum);
-  return b.binary("stablehlo.power", s, b.constant(1 / p, s.type));
+  V given = l.number(order, ir::scalar_type(DType::kF64)), one = b.ones(given.type);
+  auto as = [&](V v, Type t) { return b.broadcast_to(b.convert(v, t.dtype()), t.dims()); };
+  V s = b.reduce(b.binary("stablehlo.power", x, as(given, x.type)), dims, Red::kSum);
+  return b.binary("stablehlo.power", s, as(b.div(one, given), s.type));
 }
 
 template <Text order>
@@ -160,7 +176,7 @@ void norm(Lowering& l, std::vector<V>& out) {
   // The largest of no numbers is 0 here, as a norm's.
   if (x.type.numel() == 0)
     return out.push_back(b.constant(l.f_or(order.text, 2) < 0 ? kInf : 0, l.out()));
-  put(l, out, shape_as(b, norm_of(b, x, dims, l.f_or(order.text, 2)), l.out()));
+  put(l, out, shape_as(b, norm_of(l, order.text, x, dims), l.out()));
 }
 
 void logsumexp(Lowering& l, std::vector<V>& out) {
@@ -347,28 +363,46 @@ const Row kRows[] = {
      .out = {.check = out_wants<input_and_out>}},
     {.name = "aten::aminmax", .lower = aminmax, .kernels = {{"aminmax_cpu", takes::kReals}}},
 
-    {"aten::var.correction", type_spread<"std and var", 1>, spread<Spread::kVar, false>,
-     Layout::kContiguous, Special::kNone, "correction"},
-    {"aten::std.correction", type_spread<"std and var", 1>, spread<Spread::kStd, false>,
-     Layout::kContiguous, Special::kNone, "correction"},
-    {"aten::var_mean.correction", type_spread<"var_mean", 2>, spread<Spread::kVar, true>,
-     Layout::kContiguous, Special::kNone, "correction"},
-    {"aten::std_mean.correction", type_spread<"std_mean", 2>, spread<Spread::kStd, true>,
-     Layout::kContiguous, Special::kNone, "correction"},
+    {.name = "aten::var.correction",
+     .type = type_spread<"std and var", 1>,
+     .lower = spread<Spread::kVar, false>,
+     .baked = "correction",
+     .general = "correction"},
+    {.name = "aten::std.correction",
+     .type = type_spread<"std and var", 1>,
+     .lower = spread<Spread::kStd, false>,
+     .baked = "correction",
+     .general = "correction"},
+    {.name = "aten::var_mean.correction",
+     .type = type_spread<"var_mean", 2>,
+     .lower = spread<Spread::kVar, true>,
+     .baked = "correction",
+     .general = "correction"},
+    {.name = "aten::std_mean.correction",
+     .type = type_spread<"std_mean", 2>,
+     .lower = spread<Spread::kStd, true>,
+     .baked = "correction",
+     .general = "correction"},
 
     {.name = "aten::linalg_vector_norm",
      .lower = norm<"ord">,
      .baked = "ord",
+     .general = "ord",
+     .split = split_order<"ord">,
      .out = {.check = out_wants<expected_out_dtype>, .dtype = OutDtype::kCast}},
     {.name = "aten::norm.ScalarOpt_dim",
      .lower = norm<"p">,
      .baked = "p",
      .check = check_norm,
+     .general = "p",
+     .split = split_order<"p">,
      .out = {.check = out_wants<expected_out_dtype>, .dtype = OutDtype::kCast}},
     {.name = "aten::norm.ScalarOpt_dim_dtype",
      .lower = norm<"p">,
      .baked = "p",
      .check = check_norm,
+     .general = "p",
+     .split = split_order<"p">,
      .out = {.check = out_wants<expected_out_dtype>, .dtype = OutDtype::kCast}},
     {"aten::logsumexp", type_logsumexp, logsumexp},
     {.name = "aten::trace",

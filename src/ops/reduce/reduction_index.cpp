@@ -107,6 +107,14 @@ void kth_value(Lowering& l, std::vector<V>& out) {
   int64_t dim = l.dim("dim", x.rank());
   if (x.rank() == 0) return out.assign({x, b.zeros(l.out(1))});
   Sorted s = sort_with_index(b, x, dim);
+  if (V given = l.input("k")) {
+    std::vector<V> starts(x.dims().size(), b.zeros(given.type));
+    starts[static_cast<size_t>(dim)] = b.sub(given, 1.0);
+    IntList sizes(x.dims().begin(), x.dims().end());
+    sizes[static_cast<size_t>(dim)] = 1;
+    return finish(l, out, b.dynamic_slice(s.values, starts, sizes),
+                  b.dynamic_slice(s.index, starts, sizes));
+  }
   int64_t k = l.i("k") - 1;
   finish(l, out, b.slice_dim(s.values, dim, k, k + 1), b.slice_dim(s.index, dim, k, k + 1));
 }
@@ -213,6 +221,7 @@ const Row kRows[] = {
     {.name = "aten::kthvalue",
      .type = type_kth_value,
      .lower = kth_value,
+     .general = "k",
      .kernels = {{"kthvalue_cpu", takes::kNumbers | takes::kScalars}},
      .out = {.check = out_wants<same_type_words>, .may_alias = false}},
     {.name = "aten::median",

@@ -62,8 +62,12 @@ void triangle_lower(Lowering& l, std::vector<V>& out) {
   auto rank = static_cast<size_t>(self.rank());
   Type plane = ir::make_type(DType::kS32, self.dims().last(2));
   int64_t far = std::max(plane.dim(0), plane.dim(1)) + 1;
-  int64_t diagonal = std::clamp(l.i_or("diagonal", 0), -far, far);
-  V row = b.add(b.iota(plane, 0), b.constant_int(diagonal, plane));
+  V diagonal = b.constant_int(std::clamp(l.i_or("diagonal", 0), -far, far), plane);
+  if (V d = l.input("diagonal")) {
+    d = b.max(b.min(d, b.constant_int(far, d.type)), b.constant_int(-far, d.type));
+    diagonal = b.broadcast_to(b.convert(d, plane.dtype()), plane.dims());
+  }
+  V row = b.add(b.iota(plane, 0), diagonal);
   V mask = b.compare(b.iota(plane, 1), row, keep);
   IntList last{static_cast<int64_t>(rank) - 2, static_cast<int64_t>(rank) - 1};
   mask = b.broadcast(mask, self.type.with(DType::kPred), last);
@@ -274,8 +278,8 @@ constexpr Row kRows[] = {
      .lower = stack_lower,
      .layout = Layout::kMeta,
      .out = {.check = cat_out}},
-    {.name = "aten::tril", .lower = triangle_lower<hlo::Cmp::kLe>},
-    {.name = "aten::triu", .lower = triangle_lower<hlo::Cmp::kGe>},
+    {.name = "aten::tril", .lower = triangle_lower<hlo::Cmp::kLe>, .general = "diagonal"},
+    {.name = "aten::triu", .lower = triangle_lower<hlo::Cmp::kGe>, .general = "diagonal"},
     {.name = "aten::flip", .type = flip_type, .lower = flip_lower, .layout = Layout::kCopyOfFirst},
     {.name = "aten::roll",
      .type = roll_type,
