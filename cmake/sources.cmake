@@ -204,6 +204,8 @@ set(TP_FAKEPLUGIN
 set(TP_HARNESS tests/core/harness.cpp tests/core/harness_run.cpp)
 set(TP_CORE_TESTS
     tests/core/args_test.cpp
+    tests/core/runs_test.cpp
+    tests/core/segments_test.cpp
     tests/core/builder_test.cpp
     tests/core/cache_file_test.cpp
     tests/core/cache_folder_test.cpp
