@@ -83,8 +83,9 @@ set(TP_PJRT
     src/pjrt/event.cpp
     src/pjrt/executable.cpp
     src/pjrt/ffi.cpp
-    src/pjrt/inspect.cpp src/pjrt/key_value_store.cpp
-    src/pjrt/plugin.cpp)
+    src/pjrt/inspect.cpp src/pjrt/key_value_store.cpp src/pjrt/named_value.cpp
+    src/pjrt/plugin.cpp
+    src/pjrt/topology.cpp)
 set(TP_CLIENT
     src/client/environment.cpp
     src/client/host_call.cpp
@@ -191,7 +192,7 @@ set(TP_TORCH
     src/torch/views.cpp)
 set(TP_BIND src/bind/cache.cpp src/bind/control.cpp src/bind/distributed.cpp src/bind/explain.cpp
     src/bind/export.cpp src/bind/module.cpp src/bind/python.cpp src/bind/spmd.cpp
-    src/bind/storage.cpp
+    src/bind/storage.cpp src/bind/topology.cpp
     src/bind/trace.cpp)
 
 set(TP_FAKEPLUGIN
@@ -200,7 +201,8 @@ set(TP_FAKEPLUGIN
     tests/fakeplugin/objects.cpp
     tests/fakeplugin/program.cpp
     tests/fakeplugin/programs.cpp
-    tests/fakeplugin/script.cpp)
+    tests/fakeplugin/script.cpp
+    tests/fakeplugin/topology.cpp)
 set(TP_HARNESS tests/core/harness.cpp tests/core/harness_run.cpp)
 set(TP_CORE_TESTS
     tests/core/args_test.cpp

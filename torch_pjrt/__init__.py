@@ -15,7 +15,7 @@ from ._check import check_torch as _check_torch
 
 _check_torch(torch.__version__, _built_for())
 
-from . import _C, cache, export, flags, graph, metrics, plugins, runtime  # noqa: E402
+from . import _C, aot, cache, export, flags, graph, metrics, plugins, runtime  # noqa: E402
 from ._accelerator import as_accelerator  # noqa: E402
 from ._build_info import VERSION as __version__  # noqa: E402, N811
 from ._capture import capture  # noqa: E402
@@ -31,6 +31,7 @@ from ._step import compile  # noqa: E402
 
 __all__ = [
     "__version__",
+    "aot",
     "as_accelerator",
     "cache",
     "capture",

@@ -1,9 +1,9 @@
-"""`python -m torch_pjrt {doctor,flags,cache}`."""
+"""`python -m torch_pjrt {doctor,flags,cache,fit}`."""
 
 import argparse
 import sys
 
-from . import _cache_command, doctor, flags
+from . import _cache_command, _fit, doctor, flags
 
 __all__ = ["main"]
 
@@ -15,7 +15,10 @@ def main() -> int:
     commands.add_parser("doctor", help="versions, plugins, devices, and what is missing")
     commands.add_parser("flags", help="the environment variables that are read, with their values")
     _cache_command.add_arguments(commands.add_parser("cache", help="programs kept on disk"))
+    _fit.add_arguments(commands.add_parser("fit", help="does a training script fit there?"))
     arguments = ap.parse_args()
+    if arguments.command == "fit":
+        return _fit.run(arguments)
     if arguments.command == "cache":
         return _cache_command.run(arguments)
     if arguments.command == "flags":

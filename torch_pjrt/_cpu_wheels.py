@@ -6,7 +6,7 @@ Imports nothing of the package, so that the build (cmake/python_env.py) can ask 
 import importlib.metadata
 from dataclasses import dataclass, field
 
-__all__ = ["CPU_WHEELS", "CpuWheel", "Option", "find_wheel"]
+__all__ = ["ALL_MISTAKES", "CPU_WHEELS", "CpuWheel", "Option", "find_wheel"]
 
 Option = str | int | bool | float
 
@@ -24,6 +24,7 @@ _YNN: dict[str, Option] = {
 # Mistakes of XLA's compiler (src/base/capabilities.h): those of every wheel, and of the older ones.
 _MISTAKES = ("updates", "bitcasts", "bool products", "bool sums", "narrow masks")
 _OLDER = (*_MISTAKES, "squares")
+ALL_MISTAKES = _OLDER
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from . import _C, _plugin_environment
-from ._cpu_wheels import CPU_WHEELS, NUMERICS, CpuWheel, Option, find_wheel
+from ._cpu_wheels import ALL_MISTAKES, CPU_WHEELS, NUMERICS, CpuWheel, Option, find_wheel
 
-__all__ = ["CPU_WHEELS", "CpuWheel", "Option", "Plugin", "find", "find_wheel", "register"]
+__all__ = [
+    "ALL_MISTAKES", "CPU_WHEELS", "CpuWheel", "Option", "Plugin", "find", "find_wheel", "register",
+]  # fmt: skip
 
 ENTRY_POINT_GROUPS = ("torch_pjrt.plugins", "torch_xla.plugins", "jax_plugins")
 
@@ -35,6 +37,7 @@ class Plugin:
     variables: tuple[str, ...] = ()  # that it reads; none: those of _plugin_environment
     problem: str = ""  # why there is no library though a package is installed
     mistakes: tuple[str, ...] | None = None  # of its compiler, by name; None: nobody has looked
+    as_accelerator: bool = False  # with `mistakes`: recorded as for one, whatever it is
 
 
 def _cpu_devices() -> int:
@@ -217,6 +220,7 @@ def register(found: Iterable[Plugin] | None = None) -> None:
             _plugin_environment.facts(p.name),
             p.problem,
             p.mistakes,
+            p.as_accelerator,
         )
 
 

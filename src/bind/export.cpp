@@ -35,6 +35,9 @@ void add_export(py::module_& m) {
           [](const std::string& text, const py::list& outputs, std::string name, int device) {
             return std::make_unique<Loaded>(text, tensors_of(outputs), std::move(name), device);
           }))
+      .def(py::init([](const std::string& text, const py::bytes& program, std::string name) {
+        return std::make_unique<Loaded>(text, std::string_view(program), std::move(name));
+      }))
       .def("call", [](const Loaded& l, const py::list& arguments) {
         return to_list(l.call(tensors_of(arguments)));
       });

@@ -13,10 +13,12 @@
 #include "base/flags.h"
 #include "bind/cache.h"
 #include "bind/control.h"
+#include "bind/options.h"
 #include "bind/python.h"
 #include "bind/spmd.h"
 #include "bind/storage.h"
 #include "bind/tensors.h"
+#include "bind/topology.h"
 #include "bind/trace.h"
 #include "client/registry.h"
 #include "gen/build_info.h"
@@ -33,31 +35,20 @@
 
 namespace py = pybind11;
 using namespace tp;
+using tp::bind::to_options;
 using tp::bind::to_tensor;
 using namespace tp::torch_room;
 
 namespace {
 
-client::OptionValue to_option(const py::handle& h) {
-  if (py::isinstance<py::bool_>(h)) return h.cast<bool>();
-  if (py::isinstance<py::int_>(h)) return h.cast<int64_t>();
-  if (py::isinstance<py::float_>(h)) return h.cast<double>();
-  return h.cast<std::string>();
-}
-
-std::vector<std::pair<std::string, client::OptionValue>> to_options(const py::dict& d) {
-  std::vector<std::pair<std::string, client::OptionValue>> out;
-  for (auto [k, v] : d) out.emplace_back(k.cast<std::string>(), to_option(v));
-  return out;
-}
-
 void register_plugin(std::string name, std::string path, const py::dict& options,
                      const py::dict& compile_options, bool wants_kv, std::string how_to_install,
                      std::vector<std::string> variables,
                      const std::map<std::string, std::string>& facts, std::string problem,
-                     const std::optional<std::vector<std::string>>& mistakes) {
+                     const std::optional<std::vector<std::string>>& mistakes, bool as_accelerator) {
   std::optional<Capabilities> known;
   if (mistakes) known = client::cpu_capabilities(*mistakes);
+  if (known && as_accelerator) known->cpu = false;
   client::register_plugin({std::move(name),
                            std::move(path),
                            to_options(options),
@@ -196,7 +187,7 @@ PYBIND11_MODULE(_C, m) {
         py::arg("options"), py::arg("compile_options"), py::arg("wants_kv"),
         py::arg("how_to_install"), py::arg("variables") = std::vector<std::string>(),
         py::arg("facts") = std::map<std::string, std::string>(), py::arg("problem") = "",
-        py::arg("mistakes") = py::none());
+        py::arg("mistakes") = py::none(), py::arg("as_accelerator") = false);
   m.def("registered", &client::registered);
   m.def("client_info", &client_info);
   m.def("client_exists", &client::client_exists);
@@ -256,6 +247,7 @@ PYBIND11_MODULE(_C, m) {
   bind::add_storage(m);
   bind::add_spmd(m);
   bind::add_cache(m);
+  bind::add_topology(m);
   m.def("prepare_exit", &bind::prepare_exit);
   m.def("clear_programs", [] { executor().clear_programs(); });
 }

@@ -41,6 +41,8 @@ class PjrtClient final : public ComputationClient {
   std::string serialize(const Executable& program) override;
   ExecutablePtr deserialize(std::string_view bytes, std::span<const ir::Type> outputs) override;
 
+  ExecutablePtr load_ahead(std::string_view module, std::string_view bytes);  // client/ahead.h
+
   MemoryInfo memory_info(int device) const override;
   ProgramInfo inspect(const Executable& program, bool optimized) override;
   void reset_peak_memory(int device) override;

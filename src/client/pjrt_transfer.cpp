@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/text.h"
+#include "client/ahead.h"
 #include "client/pjrt_client.h"
 #include "client/pjrt_types.h"
 #include "client/sharded_data.h"
@@ -98,6 +99,20 @@ ExecutablePtr PjrtClient::deserialize(std::string_view bytes, std::span<const ir
          cat("stored program: its results are not those asked for: ", to_text(signature)));
   return std::make_shared<PjrtExecutable>(client_, client_->deserialize(bytes),
                                           std::move(signature), std::move(partitioning));
+}
+
+ExecutablePtr PjrtClient::load_ahead(std::string_view module, std::string_view bytes) {
+  static probe::Timer& timer = probe::timer("Deserialize");
+  probe::Span span(timer);
+  return std::make_shared<PjrtExecutable>(client_, client_->deserialize(bytes),
+                                          parse_signature(module));
+}
+
+ExecutablePtr load_ahead(ComputationClient& client, std::string_view module,
+                         std::string_view bytes) {
+  auto* pjrt = dynamic_cast<PjrtClient*>(&client);
+  check(pjrt != nullptr, "programs made ahead of time are a plugin's");
+  return pjrt->load_ahead(module, bytes);
 }
 
 }  // namespace tp::client

@@ -1,24 +1,16 @@
 #include "pjrt/executable.h"
 
+#include "pjrt/unloaded.h"
+
 namespace tp::pjrt {
 namespace {
 
-// The PJRT_Executable behind a loaded one, freed at the end of the scope.
-class Unloaded {
- public:
-  Unloaded(const PJRT_Api* api, PJRT_LoadedExecutable* loaded) : api_(api) {
-    executable_ =
-        call<&PJRT_Api::PJRT_LoadedExecutable_GetExecutable>(api, {.loaded_executable = loaded})
-            .executable;
-  }
-  ~Unloaded() { destroy<&PJRT_Api::PJRT_Executable_Destroy>(api_, {.executable = executable_}); }
-  Unloaded(const Unloaded&) = delete;
-  PJRT_Executable* raw() const { return executable_; }
-
- private:
-  const PJRT_Api* api_;
-  PJRT_Executable* executable_;
-};
+// The program behind a loaded one, for the end of the scope.
+Unloaded unloaded(const PJRT_Api* api, PJRT_LoadedExecutable* loaded) {
+  return {api,
+          call<&PJRT_Api::PJRT_LoadedExecutable_GetExecutable>(api, {.loaded_executable = loaded})
+              .executable};
+}
 
 }  // namespace
 
@@ -26,7 +18,7 @@ std::optional<std::vector<OutputType>> Executable::output_types() const {
   if (!has<&PJRT_Api::PJRT_Executable_OutputElementTypes>(api_) ||
       !has<&PJRT_Api::PJRT_Executable_OutputDimensions>(api_))
     return std::nullopt;
-  Unloaded e(api_, loaded_);
+  Unloaded e = unloaded(api_, loaded_);
   auto types = call<&PJRT_Api::PJRT_Executable_OutputElementTypes>(api_, {.executable = e.raw()});
   auto dims = call<&PJRT_Api::PJRT_Executable_OutputDimensions>(api_, {.executable = e.raw()});
   std::vector<OutputType> out;
@@ -47,16 +39,13 @@ std::vector<Device> Executable::devices() const {
 }
 
 std::string Executable::serialize() const {
-  Unloaded e(api_, loaded_);
-  auto r = call<&PJRT_Api::PJRT_Executable_Serialize>(api_, {.executable = e.raw()});
-  std::string bytes(r.serialized_bytes, r.serialized_bytes_size);
-  r.serialized_executable_deleter(r.serialized_executable);
-  return bytes;
+  Unloaded e = unloaded(api_, loaded_);
+  return e.serialize();
 }
 
 Inspection Executable::inspect(bool optimized) const {
-  Unloaded e(api_, loaded_);
-  return pjrt::inspect(api_, e.raw(), optimized);
+  Unloaded e = unloaded(api_, loaded_);
+  return e.inspect(optimized);
 }
 
 void Executable::execute(std::span<PJRT_Buffer* const* const> arguments, size_t num_arguments,

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "client/ahead.h"
 #include "ops/host/host.h"
 #include "torch/errors.h"
 #include "torch/kernels.h"
@@ -131,6 +132,20 @@ Loaded::Loaded(const std::string& text, const std::vector<at::Tensor>& outputs, 
         program->executable = client.compile({.module = text, .outputs = types, .device = device});
       },
       [&] { return cat("compiling ", name_); });
+  program_ = std::move(program);
+}
+
+Loaded::Loaded(std::string_view text, std::string_view bytes, std::string name)
+    : name_(std::move(name)), device_(0) {
+  auto program = std::make_shared<exec::Program>();
+  program->key.total = hash_text(text);
+  guarded(
+      [&] {
+        client::ComputationClient& client = executor().client();
+        GilRelease no_gil;
+        program->executable = client::load_ahead(client, text, bytes);
+      },
+      [&] { return cat("loading ", name_); });
   program_ = std::move(program);
 }
 

@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/program_cache.h"
@@ -49,6 +50,8 @@ class Loaded {
   // types.
   Loaded(const std::string& text, const std::vector<at::Tensor>& outputs, std::string name,
          int device);
+  // Loads a program that was compiled from the text for device 0 ahead of time (client/ahead.h).
+  Loaded(std::string_view text, std::string_view program, std::string name);
   // Of tensors on its device, each the whole of its memory, in the types that the text says.
   std::vector<at::Tensor> call(const std::vector<at::Tensor>& arguments) const;
 

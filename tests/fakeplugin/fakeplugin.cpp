@@ -1,7 +1,8 @@
 // A PJRT plugin that computes nothing: buffers are host memory, programs give zeros, faults come by
 // script (script.h). Use it as TORCH_PJRT_PLUGIN=FAKE:/path/libfakeplugin.so PJRT_DEVICE=FAKE;
-// TORCH_PJRT_FAKE_SCRIPT is read when a client is made, TORCH_PJRT_FAKE_DEVICES says how many
-// devices it has (1). Entries that it lacks are null, as in real plugins of other versions.
+// TORCH_PJRT_FAKE_SCRIPT is read when a client or a topology is made, TORCH_PJRT_FAKE_DEVICES says
+// how many devices it has (1). Entries that it lacks are null, as in real plugins of other
+// versions.
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -100,10 +101,8 @@ PJRT_Error* meet(const PJRT_Client_Create_Args& a) {
 }
 
 PJRT_Error* client_create(PJRT_Client_Create_Args* a) {
-  const char* script = std::getenv("TORCH_PJRT_FAKE_SCRIPT");
-  if (script && !set_script(script))
-    return error(PJRT_Error_Code_INVALID_ARGUMENT,
-                 std::string("TORCH_PJRT_FAKE_SCRIPT cannot be read: ") + script);
+  if (auto wrong = read_script(); !wrong.empty())
+    return error(PJRT_Error_Code_INVALID_ARGUMENT, wrong);
   if (auto fault = next("client")) return error(fault);
   if (a->kv_get_callback)
     if (auto* e = meet(*a)) return e;
@@ -272,6 +271,7 @@ PJRT_Api make_api() {
   fill_devices(api);
   fill_buffers(api);
   fill_programs(api);
+  fill_topologies(api);
   wrap_for_faults(api);
   return api;
 }

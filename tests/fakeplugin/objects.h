@@ -80,11 +80,17 @@ struct PJRT_Buffer {
   ~PJRT_Buffer() { --alive; }
 };
 
+struct PJRT_TopologyDescription {
+  std::vector<std::unique_ptr<PJRT_DeviceDescription>> devices;
+  std::vector<PJRT_DeviceDescription*> device_list;
+};
+
 struct PJRT_Executable {
   std::shared_ptr<const fake::Program> program;
   std::vector<PJRT_Buffer_Type> types;
   std::vector<int64_t> dims;
   std::vector<size_t> ranks;
+  bool ahead = false;  // compiled for a topology
 };
 
 struct PJRT_LoadedExecutable {
@@ -106,5 +112,9 @@ std::shared_ptr<void> zeros(size_t bytes);
 // Fills the part of the API table that concerns programs (programs.cpp); fakeplugin.cpp fills the
 // rest.
 void fill_programs(PJRT_Api& api);
+// Topologies "fake:N", N devices of kind "fake", and programs compiled for them (topology.cpp).
+void fill_topologies(PJRT_Api& api);
+// A program that is on no device yet.
+PJRT_Executable* make_executable(std::shared_ptr<const Program> program);
 
 }  // namespace fake

@@ -62,14 +62,7 @@ PJRT_Error* serialize(PJRT_Executable_Serialize_Args* a) {
 }
 
 PJRT_Error* get_executable(PJRT_LoadedExecutable_GetExecutable_Args* a) {
-  auto e = std::make_unique<PJRT_Executable>();
-  e->program = a->loaded_executable->program;
-  for (const TensorType& t : e->program->results) {
-    e->types.push_back(t.type);
-    e->ranks.push_back(t.dims.size());
-    e->dims.insert(e->dims.end(), t.dims.begin(), t.dims.end());
-  }
-  a->executable = e.release();
+  a->executable = make_executable(a->loaded_executable->program);
   return nullptr;
 }
 
@@ -140,6 +133,17 @@ PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* a) {
 }
 
 }  // namespace
+
+PJRT_Executable* make_executable(std::shared_ptr<const Program> program) {
+  auto e = std::make_unique<PJRT_Executable>();
+  e->program = std::move(program);
+  for (const TensorType& t : e->program->results) {
+    e->types.push_back(t.type);
+    e->ranks.push_back(t.dims.size());
+    e->dims.insert(e->dims.end(), t.dims.begin(), t.dims.end());
+  }
+  return e.release();
+}
 
 void fill_programs(PJRT_Api& api) {
   api.PJRT_Client_Compile = compile;

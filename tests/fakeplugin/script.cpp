@@ -80,6 +80,12 @@ bool set_script(const std::string& text) {
   return true;
 }
 
+std::string read_script() {
+  const char* script = std::getenv("TORCH_PJRT_FAKE_SCRIPT");
+  if (!script || set_script(script)) return {};
+  return std::string("TORCH_PJRT_FAKE_SCRIPT cannot be read: ") + script;
+}
+
 std::optional<Fault> next(std::string_view kind) {
   State& s = state();
   std::unique_lock lock(s.mu);
