@@ -1,8 +1,8 @@
 """What a call costs: torch.compile and capture on the device, beside what they stand on.
 
 Compiled calls: a function of N parameters and one input. "closure" is what torch.compile's wrapper
-calls, "execute" the plugin's own call in it, "ours" the difference. Inference: a small GPT, batch 1. Steps: host time of an optimizer's or a
-model's step, lazy and captured.
+calls, "execute" the plugin's own call in it, "ours" the difference. Inference: a small GPT.
+Steps: host time of an optimizer's or a model's step, lazy and captured.
 """
 
 import argparse

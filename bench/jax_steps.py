@@ -1,9 +1,12 @@
-"""The MLP and the GPT of models.py in plain JAX: a contestant of plugins.py, run by a Python that has jax.
+"""The MLP and the GPT of models.py in plain JAX: a contestant of plugins.py, by a Python with jax.
 
 Same shapes, batches, losses and optimizers; the step is jitted and its state donated. It answers as
 plugins.py's own workers do: a line for the first step, then one for each line it is sent.
 """
 
+# jax, which has the types, is not installed beside us.
+# ruff: noqa: ANN001, ANN201, ANN202
+# mypy: ignore-errors
 import functools
 import json
 import os
@@ -127,10 +130,10 @@ def main():
     """`jax_steps.py MODEL STEPS`."""
     name, steps = sys.argv[1], int(sys.argv[2])
     params, forward, batches = {"mlp": mlp, "gpt": gpt}[name]()
-    zeros = jax.tree_util.tree_map(jnp.zeros_like, params)
-    update, state = (
-        (sgd, ()) if name == "mlp" else (adamw, (zeros, jax.tree_util.tree_map(jnp.copy, zeros), jnp.zeros(())))
-    )
+    update, state = sgd, ()
+    if name == "gpt":
+        zeros = [jax.tree_util.tree_map(jnp.zeros_like, params) for _ in range(2)]
+        update, state = adamw, (*zeros, jnp.zeros(()))
 
     @functools.partial(jax.jit, donate_argnums=(0, 1))
     def step(params, state, x, y):

@@ -202,8 +202,9 @@ for n in range(1, 8):
 print(json.dumps(torch_pjrt.cache.stats().__dict__))
 """
     )
-    done, _ = program(code, TORCH_PJRT_CACHE_MB="1", **fake_env(fake))
-    everything, _ = program(code, **fake_env(fake))
+    whole = {"TORCH_PJRT_SPLIT_NODES": "0", "TORCH_PJRT_CUT_NODES": "0"}  # large programs
+    done, _ = program(code, TORCH_PJRT_CACHE_MB="1", **whole, **fake_env(fake))
+    everything, _ = program(code, **whole, **fake_env(fake))
     assert everything["bytes"] > 2**20, "the programs are too small for this test"
     assert 0 < done["bytes"] <= 2**20
 

@@ -251,7 +251,10 @@ def test_small_parts_of_complex_numbers_are_not_lost(name: str, dtype):
 def test_a_complex_number_with_an_infinite_part_is_of_infinite_size(dtype):
     parts = [0.0, -2.0, math.inf, -math.inf, math.nan]
     z = torch.tensor([complex(a, b) for a in parts for b in parts], dtype=dtype)
-    for size in (torch.abs, *(partial(torch.linalg.vector_norm, ord=k, dim=1) for k in (1, 2, 3, math.inf, -1))):
+    for size in (
+        torch.abs,
+        *(partial(torch.linalg.vector_norm, ord=k, dim=1) for k in (1, 2, 3, math.inf, -1)),
+    ):
         eager.check(size, z if size is torch.abs else z.view(-1, 1))
 
 
