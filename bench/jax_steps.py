@@ -1,22 +1,19 @@
 """The MLP and the GPT of models.py in plain JAX: a contestant of plugins.py, by a Python with jax.
 
 Same shapes, batches, losses and optimizers; the step is jitted and its state donated. It answers as
-plugins.py's own workers do: a line for the first step, then one for each line it is sent.
+plugins.py's own workers do (contestant.py).
 """
 
 # jax, which has the types, is not installed beside us.
 # ruff: noqa: ANN001, ANN201, ANN202
 # mypy: ignore-errors
 import functools
-import json
-import os
-import resource
 import sys
-import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from contestant import serve
 
 KEYS = iter(jax.random.split(jax.random.PRNGKey(0), 200))
 
@@ -140,22 +137,14 @@ def main():
         loss, grads = jax.value_and_grad(lambda p: cross_entropy(forward(p, x), y))(params)
         return *update(params, grads, state), loss
 
-    def run(count):
+    def train(count):
         nonlocal params, state
-        start, cpu = time.perf_counter(), time.process_time()
         for i in range(count):
             params, state, loss = step(params, state, *map(jnp.asarray, batches[i % 4]))
         jax.block_until_ready((params, loss))
-        spent = (time.perf_counter() - start) / count, (time.process_time() - cpu) / count
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        return {"step": spent[0], "cpu": spent[1], "rss": peak, "loss": float(loss)}
+        return loss
 
-    answers = os.fdopen(os.dup(1), "w")
-    print(json.dumps(run(1)), file=answers, flush=True)
-    run(3)
-    for _ in sys.stdin:
-        print(json.dumps(run(steps)), file=answers, flush=True)
-    os._exit(0)
+    serve(train, steps)
 
 
 main()

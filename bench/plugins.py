@@ -20,16 +20,15 @@ import dataclasses
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import IO, Any, cast
 
 # Before the models import torch_pjrt, which reads it then: a first step compiles.
 os.environ["TORCH_PJRT_CACHE"] = "off"
 
+from contestant import serve
 from models import MODELS
 
 
@@ -74,22 +73,14 @@ def work(model: str, contestant: str, steps: int) -> None:
         training.optimizer = torch.optim.AdamW(training.model.parameters(), lr=3e-4, fused=True)
     captured = torch_pjrt.capture(training.on) if "CAPTURE" in os.environ else None
 
-    def run(count: int) -> dict[str, float]:
-        start, cpu = time.perf_counter(), time.process_time()
+    def train(count: int) -> torch.Tensor:
         for i in range(count):
             loss = captured(*training.batch(i)) if captured else training.step(i)
             torch_pjrt.sync()
         torch_pjrt.sync(wait=True)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        spent = (time.perf_counter() - start) / count, (time.process_time() - cpu) / count
-        return {"step": spent[0], "cpu": spent[1], "rss": peak, "loss": float(loss.detach())}
+        return loss.detach()
 
-    answers = os.fdopen(os.dup(1), "w")
-    print(json.dumps(run(1)), file=answers, flush=True)
-    run(3)
-    for _ in sys.stdin:
-        print(json.dumps(run(steps)), file=answers, flush=True)
-    os._exit(0)
+    serve(train, steps)
 
 
 class Contestant:

@@ -39,23 +39,11 @@ imported beside the real one.
 """
 
 
-def listed() -> dict[str, list[str]]:
-    """Names by module."""
-    modules: dict[str, list[str]] = {}
-    current: list[str] = []
-    for line in (PEER / "api.txt").read_text().splitlines():
-        if line.startswith("["):
-            current = modules.setdefault(line[1:-1], [])
-        elif modules and line.strip():
-            current.append(line.split()[0])
-    return modules
-
-
 def names() -> list[str]:
     """How many names there are, and those that only say what to use."""
     env = os.environ | {"PYTHONPATH": str(ROOT / "compat" / "torch_xla")}
     done = subprocess.run(  # noqa: S603 - our own code
-        [sys.executable, "-c", LOOK, json.dumps(listed())],
+        [sys.executable, "-c", LOOK, json.dumps(peer.listed())],
         capture_output=True,
         text=True,
         env=env,

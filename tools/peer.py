@@ -55,6 +55,18 @@ def read_runs() -> dict[str, Run]:
     return found
 
 
+def listed() -> dict[str, list[str]]:
+    """The names of torch_xla 2.9.0 by module, in the file's order."""
+    modules: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in (PEER / "api.txt").read_text().splitlines():
+        if line.startswith("["):
+            current = modules.setdefault(line[1:-1], [])
+        elif modules and line.strip():
+            current.append(line.split()[0])
+    return modules
+
+
 def without_address(test: str) -> str:
     """A parametrised test's name may say where its parameter is in memory."""
     return re.sub(r" at 0x[0-9a-f]+", "", test)

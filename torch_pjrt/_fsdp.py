@@ -150,7 +150,7 @@ def _owned(modules: Iterable[Any], params: list[Any]) -> list[tuple[Any, str]]:
 def _cut_parameters(params: list[Any], view: _View, placement_fn: Any) -> None:
     grid, _ = view_of(view.mesh)
     for p in params:
-        vars(spmd).get("gathered_by_design", set()).add(tuple(p.shape))  # no finding for these
+        spmd.gathered_by_design.add(tuple(p.shape))
         spmd.mark_sharding(p, grid, _spec(p, view, _wanted(p, placement_fn)))
 
 

@@ -5,7 +5,17 @@ Only the fields that people look at; the format is protobuf's, read without its 
 
 from collections.abc import Iterator
 
-__all__ = ["module_text"]
+__all__ = ["COLLECTIVES", "module_text"]
+
+# Names of instructions; of one that is in two halves, without "-start" and "-done".
+COLLECTIVES = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+)
 
 Message = dict[int, list[int | bytes]]
 

@@ -12,14 +12,6 @@ from .spmd import Sharding, _described, gathered_by_design
 
 __all__ = ["Collective", "Gathered", "Sharded", "collectives", "gathered", "sharded"]
 
-KINDS = (
-    "all-reduce",
-    "all-gather",
-    "reduce-scatter",
-    "all-to-all",
-    "collective-permute",
-    "collective-broadcast",
-)
 _BYTES = {"pred": 1, "s4": 1, "u4": 1, "bf16": 2, "c64": 8, "c128": 16}
 _INSTRUCTION = re.compile(
     r"\s+(?:ROOT )?%(?P<name>\S+) = (?P<shape>\(.*?\)|\S+) (?P<op>[\w-]+)\((?P<args>[^)]*)\)"
@@ -127,7 +119,7 @@ class _Computation:
             self.parameter[name] = at if first >= 0 else -1
             if args[0] in self.source:
                 self.source[name] = self.source[args[0]]
-        elif kind in KINDS:
+        elif kind in _hlo.COLLECTIVES:
             self.source[name] = _Instruction(kind, m["shape"], line, first)
             return self.source[name]
         return None

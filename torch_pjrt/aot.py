@@ -27,8 +27,7 @@ __all__ = ["LoadedProgram", "Memory", "Program", "Topology", "compile", "load"]
 
 _FORMAT = 1
 _COLLECTIVE = re.compile(
-    r" = .*? (all-reduce|all-gather|reduce-scatter|all-to-all|ragged-all-to-all"
-    r"|collective-permute|collective-broadcast)(?:-start)?\("
+    rf" = .*? ({'|'.join((*_hlo.COLLECTIVES, 'ragged-all-to-all'))})(?:-start)?\("
 )
 
 

@@ -49,7 +49,7 @@ py::list shards(const py::handle& t, int only) {
   py::list out;
   for (Shard& s : local_shards(to_tensor(t), only))
     out.append(py::make_tuple(s.device, to_list(s.box.start), to_list(s.box.size), s.replica,
-                              py::reinterpret_steal<py::object>(THPVariable_Wrap(s.data))));
+                              from_tensor(s.data)));
   return out;
 }
 
@@ -115,7 +115,7 @@ void add_spmd(py::module_& m) {
   m.def("mark_sharding",
         [](const py::handle& t, const Handle& h) { mark_sharding(to_tensor(t), h.ref); });
   m.def("constrained", [](const py::handle& t, const Handle& h) {
-    return py::reinterpret_steal<py::object>(THPVariable_Wrap(constrained(to_tensor(t), h.ref)));
+    return from_tensor(constrained(to_tensor(t), h.ref));
   });
   m.def(
       "manual_collective",
@@ -123,8 +123,7 @@ void add_spmd(py::module_& m) {
          std::vector<int64_t> parameters, std::vector<int64_t> groups, int64_t group_size) {
         ManualCollective c{std::move(kind), std::move(shape), std::move(parameters),
                            std::move(groups), group_size};
-        return py::reinterpret_steal<py::object>(
-            THPVariable_Wrap(manual_collective(to_tensor(t), c)));
+        return from_tensor(manual_collective(to_tensor(t), c));
       },
       py::arg("t"), py::arg("kind"), py::arg("shape"), py::arg("parameters"), py::arg("groups"),
       py::arg("group_size"));

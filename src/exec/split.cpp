@@ -25,6 +25,14 @@ namespace {
 // What a segment will be given, while it is only compiled.
 struct StandIn final : ir::Leaf {};
 
+// The leaves that are buffers, by parameter.
+std::vector<const Node*> buffers_of(const ir::Graph& g) {
+  std::vector<const Node*> buffers(g.num_buffers);
+  for (const ir::LeafUse& use : g.leaves)
+    if (use.feed == ir::Feed::kBuffer) buffers[use.index] = use.node;
+  return buffers;
+}
+
 // Which fills become buffers: those that the plan uploads, and what a loop starts from, which is a
 // buffer in every other round. A fill that comes again is made by the rounds themselves.
 std::vector<const Node*> uploaded_fills(const ir::Graph& g) {
@@ -89,16 +97,14 @@ void Segments::find_passed() {
 }
 
 void Segments::find_donors() {
-  std::vector<const Node*> buffers(plan_.graph.num_buffers);
-  for (const ir::LeafUse& use : plan_.graph.leaves)
-    if (use.feed == ir::Feed::kBuffer) buffers[use.index] = use.node;
+  if (plan_.donors.empty()) return;
+  std::vector<const Node*> buffers = buffers_of(plan_.graph);
   std::unordered_map<const Node*, size_t> last_user;
   for (size_t i = 0; i < plan_.donors.size(); ++i) {
     const Node* leaf = buffers[plan_.donors[i].parameter];
     donor_of_[leaf] = i;
     last_user[leaf] = 0;
   }
-  if (plan_.donors.empty()) return;
   for (size_t k = 0; k < nodes_.size(); ++k)
     for (const Node* n : nodes_[k])
       for (const Value& v : n->operands())
@@ -173,9 +179,7 @@ void Segments::offer(size_t k, PlanRequest& r) const {
 
 std::vector<uint8_t> Segments::donated(const Plan& part, const std::vector<uint8_t>& may) const {
   if (part.donors.empty() || !part.replaced.empty()) return {};
-  std::vector<const Node*> buffers(part.graph.num_buffers);
-  for (const ir::LeafUse& use : part.graph.leaves)
-    if (use.feed == ir::Feed::kBuffer) buffers[use.index] = use.node;
+  std::vector<const Node*> buffers = buffers_of(part.graph);
   std::vector<uint8_t> out(count_arguments(part));
   for (const Donor& d : part.donors) {
     auto it = donor_of_.find(buffers[d.parameter]);

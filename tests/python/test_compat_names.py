@@ -5,12 +5,17 @@ tests/peer/api.txt is the list; tests/peer/names.tsv the gaps, with reasons.
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PEER = ROOT / "tests" / "peer"
+sys.path.insert(0, str(ROOT / "tools"))
+
+from peer import listed
+
 LOOK = """
 import importlib, json, warnings
 warnings.simplefilter("ignore")
@@ -27,18 +32,6 @@ for module, names in modules.items():
     found[module] |= {n: "refused" for n in refused}
 print("FOUND" + json.dumps(found))
 """
-
-
-def listed() -> dict[str, list[str]]:
-    """Names by module, in the file's order."""
-    modules: dict[str, list[str]] = {}
-    current: list[str] = []
-    for line in (PEER / "api.txt").read_text().splitlines():
-        if line.startswith("["):
-            current = modules.setdefault(line[1:-1], [])
-        elif modules and line.strip():
-            current.append(line.split()[0])
-    return modules
 
 
 def gaps() -> dict[tuple[str, str], str]:
