@@ -173,12 +173,14 @@ set(TP_TORCH
     src/torch/meta_own.cpp
     src/torch/memory_report.cpp
     src/torch/process_group.cpp
+    src/torch/c10d_ops.cpp
     src/torch/profile.cpp
     src/torch/random.cpp
     src/torch/recorder.cpp
     src/torch/register.cpp
     src/torch/replayed.cpp
     src/torch/results.cpp
+    src/torch/reads.cpp
     src/torch/runtime.cpp
     src/torch/schema.cpp
     src/torch/spmd.cpp

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from torch_pjrt import _C
+from torch_pjrt._barrier import blocks_of, fence
 from torch_pjrt._constraint import constrain
 
 Axis = str | tuple[str, ...] | None
@@ -321,17 +322,27 @@ def _spec_of_parameter(p: torch.Tensor, count: int, axis: str) -> tuple[Axis, ..
     return tuple(axis if d == best else None for d in range(p.dim()))
 
 
-def fully_shard(module: torch.nn.Module, mesh: Mesh, axis: str | None = None) -> torch.nn.Module:
+def fully_shard(
+    module: torch.nn.Module,
+    mesh: Mesh,
+    axis: str | None = None,
+    blocks: Iterable[torch.nn.Module] | None = None,
+) -> torch.nn.Module:
     """Cuts every parameter and buffer of `module` over a mesh axis (the first): FSDP by annotation.
 
     The compiler gathers a weight where a layer needs it and scatters its gradient. The module and
     its Parameter objects stay; parameters that cannot be cut evenly are on every device.
+
+    Before each of `blocks` stands a barrier, so that its weights are not gathered before its inputs
+    are there: without one, all blocks' may be whole at a time. By default: the items of the
+    outermost ModuleLists and Sequentials in `module`, else the module itself; `()`: none.
     """
     axis = axis or mesh.axis_names[0]
     count = math.prod(n for name, n in mesh._axes() if name == axis)
     for t in (*module.parameters(), *module.buffers()):
         gathered_by_design.add(tuple(t.shape))
         mark_sharding(t, mesh, _spec_of_parameter(t, count, axis))
+    fence(blocks_of(module) if blocks is None else blocks)
     return module
 
 

@@ -117,6 +117,13 @@ void add_spmd(py::module_& m) {
   m.def("constrained", [](const py::handle& t, const Handle& h) {
     return from_tensor(constrained(to_tensor(t), h.ref));
   });
+  m.def("optimization_barrier", [](const std::vector<py::object>& given) {
+    std::vector<at::Tensor> tensors;
+    for (const py::object& t : given) tensors.push_back(to_tensor(t));
+    py::list out;
+    for (at::Tensor& t : optimization_barrier(tensors)) out.append(from_tensor(std::move(t)));
+    return out;
+  });
   m.def(
       "manual_collective",
       [](const py::handle& t, std::string kind, std::vector<int64_t> shape,

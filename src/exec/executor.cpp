@@ -115,10 +115,15 @@ std::vector<DataPtr> Executor::run(const ProgramPtr& program, Launch launch) {
   return outputs;
 }
 
+std::vector<uint8_t> Executor::given(const Plan& plan, const std::function<bool()>& take) {
+  if (plan.donors.empty() || !plan.replaced.empty() || !take || !take()) return {};
+  return releasable(plan.graph, plan.donors, plan.known);
+}
+
 std::vector<uint8_t> Executor::donations(const Plan& plan, const std::function<bool()>& take,
                                          size_t num_arguments) {
-  if (plan.donors.empty() || !plan.replaced.empty() || !take || !take()) return {};
-  std::vector<uint8_t> may = releasable(plan.graph, plan.donors, plan.known);
+  std::vector<uint8_t> may = given(plan, take);
+  if (may.empty()) return {};
   std::vector<uint8_t> donated(num_arguments);
   for (size_t i = 0; i < plan.donors.size(); ++i) donated[plan.donors[i].parameter] = may[i];
   return donated;

@@ -180,7 +180,9 @@ class Executor {
   std::vector<client::DataPtr> run_segment(Segments& segments, size_t k,
                                            const std::vector<uint8_t>& may, SyncResult& result);
   SyncResult run_program(const Prepared& prepared, const std::function<bool()>& take);
-  // By argument; empty where nothing is given away.
+  // By donor: may its buffer go now? Empty: none may. Asks `take` first.
+  static std::vector<uint8_t> given(const Plan& plan, const std::function<bool()>& take);
+  // The same by argument.
   std::vector<uint8_t> donations(const Plan& plan, const std::function<bool()>& take,
                                  size_t num_arguments);
   std::vector<client::DataPtr> run_fitting(const Program& program, const Launch& launch);

@@ -1,7 +1,6 @@
 #include "exec/segments.h"
 
 #include <algorithm>
-#include <string_view>
 #include <unordered_set>
 
 #include "exec/runs.h"
@@ -21,33 +20,9 @@ constexpr uint32_t kMostRecomputed = 512;
 
 bool is_interior(const Node& n) { return n.role() == ir::Role::kInterior; }
 
-// What XLA's fusions compute again for each user, rather than keep: cheap elementwise ops and
-// windows.
 bool is_recomputed(const Node& n) {
-  static const std::unordered_set<std::string_view> kCheap{"aten::add.Tensor",
-                                                           "aten::sub.Tensor",
-                                                           "aten::mul.Tensor",
-                                                           "aten::neg",
-                                                           "aten::abs",
-                                                           "aten::relu",
-                                                           "aten::where.self",
-                                                           "aten::maximum",
-                                                           "aten::minimum",
-                                                           "aten::clamp",
-                                                           "aten::clamp_min",
-                                                           "aten::clamp_max",
-                                                           "aten::lerp.Scalar",
-                                                           "aten::lerp.Tensor",
-                                                           "aten::addcmul",
-                                                           "aten::rsub.Scalar",
-                                                           "aten::threshold",
-                                                           "aten::bitwise_and.Tensor",
-                                                           "aten::bitwise_or.Tensor",
-                                                           "aten::sign",
-                                                           "torch_pjrt::view",
-                                                           "torch_pjrt::cast",
-                                                           "torch_pjrt::expand"};
-  return kCheap.contains(n.kind().name);
+  const ops::Row* row = ops::row_of(n.kind());
+  return row && row->recomputed;
 }
 
 // Interior nodes in the order in which they were recorded.

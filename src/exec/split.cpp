@@ -268,9 +268,7 @@ std::optional<SyncResult> Executor::run_split(const PlanPtr& plan,
     known->prepared = true;
   }
   tell_loop(known->split, plan->where);
-  std::vector<uint8_t> may;
-  if (!plan->donors.empty() && plan->replaced.empty() && take && take())
-    may = releasable(plan->graph, plan->donors, plan->known);
+  std::vector<uint8_t> may = given(*plan, take);
   SyncResult result = pass_leaves(*plan);
   try {
     Segments now = segments_of();

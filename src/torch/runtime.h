@@ -15,6 +15,11 @@ exec::Executor& executor();
 // Computes all pending tensors (the full sync of torch_pjrt.sync()); returns once everything is
 // launched. Does nothing while a step is captured (capture.h).
 void sync_all();
+// What sync_all() and reads do: launches what computes all pending tensors. False: none was
+// pending.
+bool sync_devices(bool force_data);
+// Computes this alias alone.
+void sync_one(Alias& a);
 // Blocks until the devices are idle.
 void wait_all();
 

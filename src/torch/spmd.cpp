@@ -171,6 +171,32 @@ at::Tensor constrained(const at::Tensor& t, const shard::Ref& sharding) {
       [] { return std::string("mark_sharding_with_gradients"); });
 }
 
+std::vector<at::Tensor> optimization_barrier(const std::vector<at::Tensor>& tensors) {
+  return guarded(
+      [&] {
+        static const ir::OpKind& kKind =
+            ops::kind_of(*ops::find_row("torch_pjrt::optimization_barrier"));
+        std::vector<Value> values;
+        std::vector<ir::Type> types;
+        std::vector<int64_t> operands;
+        for (const at::Tensor& t : tensors) {
+          operands.push_back(static_cast<int64_t>(values.size()));
+          values.push_back(resolved_value(t));
+          types.push_back(values.back().type());
+        }
+        if (values.empty()) return std::vector<at::Tensor>();
+        ir::AttrsBuilder attrs;
+        attrs.operands(ir::symbol("tensors"), operands);
+        ir::NodePtr made = ir::Node::make(kKind, values, types, attrs.words());
+        made->set_location(here());
+        std::vector<at::Tensor> out;
+        for (uint32_t i = 0; i < values.size(); ++i)
+          out.push_back(make_tensor({made, i}, {}, tensors[i].device()));
+        return out;
+      },
+      [] { return std::string("optimization_barrier"); });
+}
+
 at::Tensor manual_collective(const at::Tensor& t, const ManualCollective& c) {
   return guarded(
       [&] {

@@ -17,6 +17,8 @@ namespace tp::torch_room {
 void mark_sharding(const at::Tensor& t, const shard::Ref& sharding);
 // The value with a constraint, as a new tensor.
 at::Tensor constrained(const at::Tensor& t, const shard::Ref& sharding);
+// The same values, dense: none of them before all are there (StableHLO's optimization_barrier).
+std::vector<at::Tensor> optimization_barrier(const std::vector<at::Tensor>& tensors);
 
 // Inside a manual region: what devices tell each other (ops/view/manual_collective.h).
 struct ManualCollective {

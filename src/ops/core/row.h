@@ -181,6 +181,9 @@ struct Row {
   Masks masks = Masks::kNone;
   const IndexRule* index = nullptr;  // the values that an index argument may have
   bool effects = false;  // beyond its results: a compiler may not drop, move or merge it
+  // About one instruction an element, or a window: XLA's fusions compute it again for each user
+  // rather than keep its result, which is quadratic where every value of a chain is kept.
+  bool recomputed = false;
 };
 
 using Family = std::span<const Row>;

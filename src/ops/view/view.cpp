@@ -75,6 +75,12 @@ void expand_lower(Lowering& l, std::vector<V>& out) {
 void same_type(const Args& a, std::vector<Type>& out) { out.push_back(a.type("self")); }
 void same_lower(Lowering& l, std::vector<V>& out) { out.push_back(l.in("self")); }
 
+// The values themselves, none before all: what is computed of one waits for the others.
+void barrier_type(const Args& a, std::vector<Type>& out) { out = a.types("tensors"); }
+void barrier_lower(Lowering& l, std::vector<V>& out) {
+  out = l.builder().ops("stablehlo.optimization_barrier", l.list("tensors"), l.node().types());
+}
+
 void resize_type(const Args& a, std::vector<Type>& out) {
   out.push_back(a.type("self").with(IntList{a.i("numel")}));
 }
@@ -99,7 +105,8 @@ Family view() {
        .type = view_type,
        .lower = view_lower,
        .general = "storage_offset",
-       .split = view_split<ViewUse::kRead>},
+       .split = view_split<ViewUse::kRead>,
+       .recomputed = true},
       {.name = "torch_pjrt::view_scatter",
        .type = view_scatter_type,
        .lower = view_scatter_lower,
@@ -108,12 +115,17 @@ Family view() {
       {.name = "torch_pjrt::cast",
        .type = cast_type,
        .lower = cast_lower,
-       .layout = Layout::kCopyOfFirst},
-      {.name = "torch_pjrt::expand", .type = expand_type, .lower = expand_lower},
+       .layout = Layout::kCopyOfFirst,
+       .recomputed = true},
+      {.name = "torch_pjrt::expand",
+       .type = expand_type,
+       .lower = expand_lower,
+       .recomputed = true},
       {.name = "torch_pjrt::sharding",
        .type = same_type,
        .lower = same_lower,
        .layout = Layout::kCopyOfFirst},
+      {.name = "torch_pjrt::optimization_barrier", .type = barrier_type, .lower = barrier_lower},
       {.name = "torch_pjrt::manual_collective",
        .type = manual_collective_type,
        .lower = manual_collective_lower},
