@@ -160,6 +160,22 @@ assert "stablehlo." in xm.get_stablehlo([m(x)])
 """)
 
 
+def test_barriers_are_in_the_program_and_change_no_value_or_stride(with_compat):
+    with_compat("""
+from torch_xla.distributed.spmd import apply_backward_optimization_barrier
+def barriers(tensors):
+    return torch_pjrt.graph.of(tensors).hlo.count('"stablehlo.optimization_barrier"')
+a, b = torch.arange(6., device="xla").view(2, 3).t(), torch.ones(2, device="xla")
+xm.optimization_barrier_([a, b])
+assert barriers([b]) == 1
+assert a.tolist() == [[0, 3], [1, 4], [2, 5]] and a.stride() == (1, 3) and b.tolist() == [1, 1]
+m = torch.nn.Linear(3, 3).to("xla")
+apply_backward_optimization_barrier(m)
+m(torch.ones(2, 3, device="xla", requires_grad=True)).sum().backward()
+assert barriers([p.grad for p in m.parameters()]) == 1
+""")
+
+
 def test_what_is_not_there_says_what_to_use(with_compat):
     with_compat("""
 import torch_xla.distributed.spmd as xs

@@ -430,7 +430,8 @@ def get_stablehlo_bytecode(tensors: list[torch.Tensor] | None = None) -> bytes:
 
 
 def optimization_barrier_(tensors: Iterable[torch.Tensor]) -> None:
-    """A hint to XLA; values do not change."""
+    """What is computed of one of them waits for all of them; values do not change."""
+    _XLAC._xla_optimization_barrier_(tensors)
 
 
 class RateTracker:

@@ -178,4 +178,11 @@ _mark_manual_sharding = later("distributed.spmd._mark_manual_sharding", _MANUAL)
 
 
 def apply_backward_optimization_barrier(m: torch.nn.Module) -> None:
-    """A hint to XLA that keeps gradients of layers apart; values do not change."""
+    """A barrier on the module's gradients behind its backward pass; values do not change."""
+
+    def behind(module: torch.nn.Module, *_: object) -> None:
+        _XLAC._xla_optimization_barrier_(
+            [p.grad for p in module.parameters() if p.grad is not None]
+        )
+
+    m.register_full_backward_hook(behind)
