@@ -117,6 +117,9 @@ void add_spmd(py::module_& m) {
   m.def("constrained", [](const py::handle& t, const Handle& h) {
     return from_tensor(constrained(to_tensor(t), h.ref));
   });
+  m.def("on_mesh", [](const py::handle& t, const Handle& h) {
+    return from_tensor(on_mesh(to_tensor(t), h.ref));
+  });
   m.def("optimization_barrier", [](const std::vector<py::object>& given) {
     std::vector<at::Tensor> tensors;
     for (const py::object& t : given) tensors.push_back(to_tensor(t));
@@ -127,13 +130,14 @@ void add_spmd(py::module_& m) {
   m.def(
       "manual_collective",
       [](const py::handle& t, std::string kind, std::vector<int64_t> shape,
-         std::vector<int64_t> parameters, std::vector<int64_t> groups, int64_t group_size) {
-        ManualCollective c{std::move(kind), std::move(shape), std::move(parameters),
-                           std::move(groups), group_size};
+         std::vector<int64_t> parameters, std::vector<int64_t> groups, int64_t group_size,
+         bool replicas) {
+        ManualCollective c{std::move(kind),   std::move(shape), std::move(parameters),
+                           std::move(groups), group_size,       replicas};
         return from_tensor(manual_collective(to_tensor(t), c));
       },
       py::arg("t"), py::arg("kind"), py::arg("shape"), py::arg("parameters"), py::arg("groups"),
-      py::arg("group_size"));
+      py::arg("group_size"), py::arg("replicas") = false);
   m.def("sharding_of", &where);
   m.def("any_sharding", &shard::any);
   m.def("local_shards", &shards, py::arg("t"), py::arg("only") = -1);
