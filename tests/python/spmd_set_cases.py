@@ -377,7 +377,7 @@ def case_a_region_of_replicas_is_refused_inside_a_traced_function():
     f = manual.region(LINE, [("d", None)], [("d", None)], replicas=True)(lambda p: p + 1)
     g = manual.region(LINE, [("d", None)], [("d", None)])(lambda p: f(p))
     x = torch.ones(64, 4, device="xla")
-    with pytest.raises(RuntimeError, match="a region inside a region|a program of its own"):
+    with pytest.raises(RuntimeError, match="a region inside a region"):
         g(x)
     layers = [nn.Linear(4, 4).to("xla") for _ in range(2)]
     for layer in layers:
