@@ -382,11 +382,9 @@ def case_a_region_of_replicas_is_refused_inside_a_traced_function():
     layers = [nn.Linear(4, 4).to("xla") for _ in range(2)]
     for layer in layers:
         layer.forward = f
-    with pytest.raises(
-        RuntimeError, match=r"manual.region\(replicas=True\) is a program of its own"
-    ):
-        with torch.no_grad():
-            torch_pjrt.scan_layers(layers, x)
+    words = r"manual.region\(replicas=True\) is a program of its own"
+    with torch.no_grad(), pytest.raises(RuntimeError, match=words):
+        torch_pjrt.scan_layers(layers, x)
     assert f(x).eq(2).all()
 
 
