@@ -123,6 +123,11 @@ bench: build
 	$(PY) bench/compile.py
 	$(PY) bench/plugins.py
 
+# The reference of the public names, from their docstrings: docs/api.md
+.PHONY: api
+api: setup
+	$(PY) tools/api_page.py
+
 format: setup
 	$(BIN)/clang-format -i $(SOURCES)
 	$(BIN)/ruff check --quiet --fix .
