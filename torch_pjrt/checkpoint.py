@@ -151,7 +151,7 @@ class LoadPlanner(DefaultLoadPlanner):
         self.state_dict = _as_parts(self.state_dict)
 
     def lookup_tensor(self, index: MetadataIndex) -> torch.Tensor:
-        """Where a chunk goes."""
+        """What takes a chunk: of a sharded tensor, host memory of its part's shape and dtype."""
         found = self.state_dict.get(index.fqn)
         if isinstance(found, _Parts):
             return found.destination(_place(index))

@@ -113,7 +113,8 @@ def stablehlo(
     without, it may use dialect `chlo`, which XLA understands.
 
     Raises NotImplementedError, with the op and its line, for an op that runs on the host and for
-    dynamic shapes; RuntimeError for random numbers and for a model that reads a value.
+    dynamic shapes; RuntimeError for random numbers and for a model that reads a value; TypeError
+    where `args` is no tuple.
     """
     if isinstance(args, torch.Tensor) or not isinstance(args, tuple | list):
         raise TypeError(f"torch_pjrt.export: args is a tuple, found {type(args).__name__}")

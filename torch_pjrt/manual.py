@@ -54,9 +54,12 @@ class _Inside:
     def __init__(self, mesh: Mesh, like: torch.Tensor, replicas: bool) -> None:
         self.mesh, self.like, self.replicas = mesh, like, replicas
 
-    def call(self, t: torch.Tensor, name: str, *rest: Any) -> torch.Tensor:
-        """A collective of the region's devices."""
-        out: torch.Tensor = _C.manual_collective(t, name, *rest, replicas=self.replicas)
+    def call(self, t: torch.Tensor, name: str, shape: Sequence[int], *how: Any) -> torch.Tensor:
+        """A collective of the region's devices: parameters, groups, size of a group."""
+        parameters, groups, size = how
+        out: torch.Tensor = _C.manual_collective(
+            t, name, list(shape), parameters, groups, size, replicas=self.replicas
+        )
         return out
 
     def groups(self, axes: Axes) -> tuple[list[int], int]:
@@ -86,7 +89,7 @@ def _call(
 ) -> torch.Tensor:
     found = _inside(name)
     groups, size = found.groups(axes)
-    return found.call(t, name, list(shape), list(parameters), groups, size)
+    return found.call(t, name, shape, list(parameters), groups, size)
 
 
 def axis_size(axis: Axes) -> int:
@@ -105,22 +108,25 @@ def axis_index(axis: Axes) -> torch.Tensor:
 
 
 def psum(t: torch.Tensor, axis: Axes) -> torch.Tensor:
-    """The sum over the devices of the axis, on each of them."""
+    """The sum over the devices of the axis, on each of them; shape and dtype are those of `t`.
+
+    Raises RuntimeError outside of a region, ValueError for an axis that the mesh has not.
+    """
     return _call("all_reduce", t, t.shape, [_SUM], axis)
 
 
 def pmean(t: torch.Tensor, axis: Axes) -> torch.Tensor:
-    """The mean over the devices of the axis."""
+    """The mean over the devices of the axis: `psum` by their number, of the shape of `t`."""
     return psum(t, axis) / axis_size(axis)
 
 
 def pmax(t: torch.Tensor, axis: Axes) -> torch.Tensor:
-    """The greatest over the devices of the axis, element by element."""
+    """The greatest over the devices of the axis, element by element; shape and dtype of `t`."""
     return _call("all_reduce", t, t.shape, [_GREATEST], axis)
 
 
 def pmin(t: torch.Tensor, axis: Axes) -> torch.Tensor:
-    """The least over the devices of the axis, element by element."""
+    """The least over the devices of the axis, element by element; shape and dtype of `t`."""
     return _call("all_reduce", t, t.shape, [_LEAST], axis)
 
 
@@ -139,7 +145,10 @@ def _divided(t: torch.Tensor, dim: int, size: int) -> list[int]:
 
 
 def all_gather(t: torch.Tensor, axis: Axes, dim: int = 0) -> torch.Tensor:
-    """The parts of all devices of the axis, joined along `dim`."""
+    """The parts of all devices of the axis, joined along `dim`: the shape is n times as long there.
+
+    Raises IndexError for a `dim` that `t` has not.
+    """
     dim = _dim(t, dim)
     shape = list(t.shape)
     shape[dim] *= axis_size(axis)
@@ -147,13 +156,22 @@ def all_gather(t: torch.Tensor, axis: Axes, dim: int = 0) -> torch.Tensor:
 
 
 def psum_scatter(t: torch.Tensor, axis: Axes, dim: int = 0) -> torch.Tensor:
-    """The device's part, along `dim`, of the sum over the devices of the axis."""
+    """The device's part, along `dim`, of the sum over the devices of the axis.
+
+    The shape is that of `t` with dimension `dim` divided by the number of devices. Raises
+    ValueError where it is not divisible, IndexError for a `dim` that `t` has not.
+    """
     dim = _dim(t, dim)
     return _call("reduce_scatter", t, _divided(t, dim, axis_size(axis)), [_SUM, dim], axis)
 
 
 def all_to_all(t: torch.Tensor, axis: Axes, split_dim: int, concat_dim: int) -> torch.Tensor:
-    """Splits along one dim, sends a part to each device, joins what comes along another dim."""
+    """Splits along one dim, sends a part to each device, joins what comes along another dim.
+
+    The shape is that of `t` with `split_dim` divided by the number of devices and `concat_dim`
+    multiplied by it. Raises ValueError where it is not divisible, IndexError for a dim that `t` has
+    not.
+    """
     split_dim, concat_dim = _dim(t, split_dim), _dim(t, concat_dim)
     shape = _divided(t, split_dim, axis_size(axis))
     shape[concat_dim] *= axis_size(axis)
@@ -161,7 +179,10 @@ def all_to_all(t: torch.Tensor, axis: Axes, split_dim: int, concat_dim: int) -> 
 
 
 def ppermute(t: torch.Tensor, axis: Axes, pairs: Sequence[tuple[int, int]]) -> torch.Tensor:
-    """Sends `t` along the axis, from place to place; who gets none has zeros."""
+    """Sends `t` along the axis, from place to place; who gets none has zeros of its shape.
+
+    `pairs` are (from, to), places along the axis. Raises ValueError for a place that is not on it.
+    """
     found = _inside("ppermute")
     groups, size = found.groups(axis)
     for a, b in pairs:
@@ -175,7 +196,7 @@ def ppermute(t: torch.Tensor, axis: Axes, pairs: Sequence[tuple[int, int]]) -> t
     ]
     if not flat:
         return torch.zeros_like(t)
-    return found.call(t, "permute", list(t.shape), [], flat, 2)
+    return found.call(t, "permute", t.shape, [], flat, 2)
 
 
 @contextmanager

@@ -86,7 +86,10 @@ class Mesh:
         return np.array(self.device_ids).reshape(self.mesh_shape)
 
     def sub(self, **index: int) -> Mesh:
-        """The part of the mesh where the named axes have these indices: `mesh.sub(x=0)`."""
+        """The part of the mesh where the named axes have these indices: `mesh.sub(x=0)`.
+
+        Raises ValueError for an axis that the mesh has not.
+        """
         grid = self.get_logical_mesh()
         for name in index:
             if name not in self.axis_names:
@@ -208,7 +211,7 @@ def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: Spec) -> torch.Te
 
 
 def clear_sharding(t: torch.Tensor) -> torch.Tensor:
-    """Makes every device of its mesh hold the whole tensor."""
+    """Makes every device of its mesh hold the whole tensor; gives `t`, its shape as before."""
     handle, _ = _C.sharding_of(t)
     if handle is not None and not handle.replicated:
         axes = [("_0", len(handle.devices))]
@@ -229,7 +232,7 @@ class _MarkWithGradients(torch.autograd.Function):
 
 
 def mark_sharding_with_gradients(t: torch.Tensor, mesh: Mesh, partition_spec: Spec) -> torch.Tensor:
-    """`t` with a constraint on its value and on its gradient, as a new tensor."""
+    """`t` with a constraint on its value and on its gradient, as a new tensor of its shape."""
     out: torch.Tensor = _MarkWithGradients.apply(  # type: ignore[no-untyped-call]
         t, mesh.sharding(partition_spec)
     )

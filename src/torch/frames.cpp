@@ -1,6 +1,5 @@
 #include "torch/frames.h"
 
-#include <ATen/SequenceNumber.h>
 #include <Python.h>
 #include <torch/csrc/autograd/node.h>
 
@@ -13,6 +12,7 @@
 #include "base/flags.h"
 #include "base/forks.h"
 #include "base/hash.h"
+#include "torch/compat.h"
 
 namespace tp::torch_room {
 namespace {
@@ -280,7 +280,7 @@ LocationId from_autograd(Thread& t) {
 
 // Called with each forward op, so that its backward can be asked for it.
 void remember(Thread& t, LocationId id) {
-  uint64_t next = at::sequence_number::peek();
+  uint64_t next = compat::next_sequence();
   if (next == t.sequence) return;
   t.sequence = next;
   Forward& f = g_forward[(next - 1) % g_forward.size()];
