@@ -122,7 +122,7 @@ nightly: build wheel sdist
 	$(MAKE) conformance
 	$(MAKE) tsan
 	$(MAKE) fuzz N=2000
-	$(MAKE) bench
+	$(MAKE) bench CHECK=--check
 	$(MAKE) $(OTHER_WHEELS:%=suite-%)
 
 suite-%: build
@@ -148,13 +148,13 @@ SEED ?= 1
 fuzz: build
 	TORCH_PJRT_CACHE=off $(PY) tests/fuzz -n $(N) --seed $(SEED) --keep-going
 
+# CHECK=--check: a figure over its budget fails, once all have been printed.
+CHECK ?=
+GATED := recording eager_mode memory compile spmd collectives long_graphs
 bench: build
-	$(PY) bench/recording.py
-	$(PY) bench/eager_mode.py
-	$(PY) bench/memory.py
-	$(PY) bench/optimizers.py
-	$(PY) bench/compile.py
-	$(PY) bench/plugins.py
+	@failed=; for b in $(GATED); do $(PY) bench/$$b.py $(CHECK) || failed="$$failed $$b"; done; \
+	$(PY) bench/optimizers.py; $(PY) bench/plugins.py; \
+	test -z "$$failed" || { echo "over budget:$$failed"; exit 1; }
 
 # The reference of the public names, from their docstrings: docs/api.md
 .PHONY: api
