@@ -5,7 +5,8 @@ of the first column of tests/peer/tests.tsv (all of them otherwise). Each file r
 its own, as there. A test that passes there and not here has to stand in tests/peer/gaps.tsv with a
 reason: the command ends with 1 otherwise. Results are in build/peer, a file a run.
 
-PEER_PATH names folders with packages that some files import (torchvision, whose models will do).
+PEER_PATH names folders with packages that some files import (torchvision, whose models will do);
+PEER_SECONDS is how long a file may take (900), PEER_NICE the niceness (19).
 """
 
 import argparse
@@ -22,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PEER = ROOT / "tests" / "peer"
 OUT = ROOT / "build" / "peer"
-SECONDS = 900  # of a file
+SECONDS = int(os.environ.get("PEER_SECONDS", "900"))  # of a file
 SCRIPT = "<script>"
 
 
