@@ -49,6 +49,7 @@ def _sync_point_reached(step: int) -> bool:
         return bool(_state["told"])
     import torch.distributed as dist
 
+    _processes.start()
     any_told = torch.tensor(int(_state["told"]))
     dist.all_reduce(any_told, dist.ReduceOp.MAX)
     return bool(any_told)

@@ -88,6 +88,7 @@ class CheckpointManager:
             except BaseException as error:  # raised at the next call
                 self._errors.append(error)
             finally:
+                del state  # the host's copy of the model
                 self._queue.task_done()
 
     def _raise(self) -> None:

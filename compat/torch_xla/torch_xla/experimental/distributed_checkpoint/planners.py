@@ -54,11 +54,13 @@ class SPMDSavePlanner(_Separated, checkpoint.SavePlanner):
     def __init__(self, *_: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def set_up_planner(self, state_dict: Any, *args: Any, **kwargs: Any) -> None:
-        """Takes `is_coordinator` second, as torch_xla does, or as PyTorch's planner."""
-        if args and isinstance(args[0], bool):
-            args = (None, *args)
-        super().set_up_planner(state_dict, *args, **kwargs)
+    def set_up_planner(
+        self, state_dict: Any, storage_meta: Any = None, is_coordinator: bool = False
+    ) -> None:
+        """Called by `save`; torch_xla has `is_coordinator` as the second argument."""
+        if isinstance(storage_meta, bool):
+            storage_meta, is_coordinator = None, storage_meta
+        super().set_up_planner(state_dict, storage_meta, is_coordinator)
 
     def lookup_object(self, index: Any) -> Any:
         """The chunk, on the host."""
