@@ -159,7 +159,8 @@ torch_xla.save_torch_model_as_stablehlo(m, (x,), folder + "/q")
 assert "stablehlo." in xm.get_stablehlo([m(x)])
 from torch_xla.stablehlo import StableHLOExportOptions, save_as_stablehlo
 found = StableHLOGraphModule.load(folder + "/p")._bundle
-assert {{n: t.device.type for n, t in found.state_dict.items()}} == {{"weight": "cpu", "bias": "cpu"}}
+held = {{n: t.device.type for n, t in found.state_dict.items()}}
+assert held == {{"weight": "cpu", "bias": "cpu"}}
 assert [l.name for l in found.stablehlo_funcs[0].meta.input_locations] == ["", "weight", "bias"]
 options = StableHLOExportOptions(save_weights=False)
 save_as_stablehlo(torch.export.export(m, (x,)), folder + "/r", options)
@@ -353,14 +354,17 @@ with socket.socket() as s:
     s.bind(("127.0.0.1", 0))
     port = str(s.getsockname()[1])
 code = "import sys; sys.path.insert(0, {str(tmp_path)!r}); import program; print(program.work(1.0))"
-both = [subprocess.Popen([sys.executable, "-c", code], text=True, stdout=subprocess.PIPE, env=os.environ
-        | dict(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=str(r), WORLD_SIZE="2", LOCAL_RANK=str(r)))
-        for r in range(2)]
-for p in both:
+def started(rank):
+    env = dict(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, WORLD_SIZE="2")
+    env |= dict(RANK=rank, LOCAL_RANK=rank)
+    command = [sys.executable, "-c", code]
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, env=os.environ | env)
+for p in [started("0"), started("1")]:
     out, _ = p.communicate(timeout=240)
     assert p.returncode == 0 and out.splitlines()[-1] == "(2, [3.0, 3.0], 1)", out
 env = os.environ | dict(CPU_NUM_DEVICES="2")
-print(subprocess.run([sys.executable, {str(program)!r}], text=True, capture_output=True, env=env).stdout)
+command = [sys.executable, {str(program)!r}]
+print(subprocess.run(command, text=True, capture_output=True, env=env).stdout)
 """
     )
     assert "[(0, (2, [30.0, 30.0], 1)), (1, (2, [30.0, 30.0], 1))]" in said

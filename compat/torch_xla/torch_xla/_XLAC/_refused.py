@@ -1,7 +1,9 @@
 """Names that raise NotImplementedError, with what to use instead."""
 
 _BUILD = "torch_xla.core.xla_builder.Op: ops are recorded, there is no builder"
-_REGION = "torch_pjrt.manual.region(mesh, in_specs, out_specs), and the collectives of torch_pjrt.manual"
+_REGION = (
+    "torch_pjrt.manual.region(mesh, in_specs, out_specs), and the collectives of torch_pjrt.manual"
+)
 _SHAPES = "static shapes"
 _PROCESS = "torch.distributed: init_process_group('xla') and its functions"
 _JAX = "a function of PyTorch's: kernels of jax are not run"

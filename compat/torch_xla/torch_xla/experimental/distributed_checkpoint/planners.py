@@ -1,4 +1,4 @@
-"""Planners: torch_pjrt's, which save and load a tensor part by part, with the names of torch_xla."""
+"""Planners by torch_xla's names: torch_pjrt's, which save and load a tensor part by part."""
 
 from typing import Any
 
