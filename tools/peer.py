@@ -25,6 +25,7 @@ PEER = ROOT / "tests" / "peer"
 OUT = ROOT / "build" / "peer"
 SECONDS = int(os.environ.get("PEER_SECONDS", "900"))  # of a file
 SCRIPT = "<script>"
+NOT_RUN = ("not run", "")
 
 
 @dataclass
@@ -169,14 +170,19 @@ def report(found: dict[str, dict[str, tuple[str, str]]]) -> int:
     for name, tests in found.items():
         for test, (outcome, detail) in tests.items():
             reason = gaps.get((name, test)) or gaps.get((name, "*"))
-            counts["pass" if outcome == "pass" else "gap" if reason else "wrong"] += 1
-            if outcome != "pass" and not reason:
+            open_end = "not run" if outcome == NOT_RUN[0] else "wrong"
+            kind = "pass" if outcome == "pass" else "gap" if reason else open_end
+            counts[kind] += 1
+            if kind == "wrong":
                 wrong.append(f"{name}\t{test}\t{outcome}: {detail.strip()[-300:]!r}")
             elif outcome == "pass" and (name, test) in gaps:
                 stale.append(f"{name}\t{test}")
     print(*wrong, sep="\n")
     print(*(f"passes, and stands in gaps.tsv: {s}" for s in stale), sep="\n")
-    print(f"{counts['pass']} pass, {counts['gap']} gaps, {counts['wrong']} fail without a reason")
+    print(
+        f"{counts['pass']} pass, {counts['gap']} gaps, {counts['wrong']} fail without a reason, "
+        f"{counts['not run']} not run"
+    )
     return 1 if wrong else 0
 
 
@@ -185,6 +191,7 @@ def main() -> int:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("runs", nargs="*")
     parser.add_argument("--go-on", action="store_true", help="only what has no outcome yet")
+    parser.add_argument("--no-run", action="store_true", help="only what broken-off runs left")
     asked = parser.parse_intermixed_args()
     runs = read_runs()
     OUT.mkdir(parents=True, exist_ok=True)
@@ -192,7 +199,11 @@ def main() -> int:
     found = {}
     for name in asked.runs or list(runs):
         start = time.monotonic()
-        found[name] = judge(runs[name], asked.checkout.resolve(), asked.go_on)
+        if asked.no_run:
+            known = {t: o for t, o in outcomes(runs[name]).items() if o[0] != "died"}
+            found[name] = {t: known.get(t, NOT_RUN) for t in runs[name].tests}
+        else:
+            found[name] = judge(runs[name], asked.checkout.resolve(), asked.go_on)
         passed = sum(o == "pass" for o, _ in found[name].values())
         seconds = time.monotonic() - start
         print(f"{name}: {passed} of {len(found[name])} in {seconds:.0f} s", flush=True)

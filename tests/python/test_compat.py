@@ -95,6 +95,23 @@ xr.set_device_type("CPU")
 """)
 
 
+def test_the_precision_of_products_is_pytorchs_and_says_so(with_compat):
+    said = with_compat("""
+import torch_xla.backends as backends
+assert backends.get_mat_mul_precision() == "highest"
+backends.set_mat_mul_precision("default")
+assert torch.get_float32_matmul_precision() == "medium"
+assert backends.get_mat_mul_precision() == "default"
+try:
+    backends.set_mat_mul_precision("most")
+except ValueError as e:
+    assert "'most'" in str(e)
+else:
+    raise AssertionError("a word that nobody knows")
+""")
+    assert said.count("it holds for all devices of the process") == 1
+
+
 def test_steps_sync_and_compile(with_compat):
     with_compat("""
 x = torch.ones(2, device="xla")
