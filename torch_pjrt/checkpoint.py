@@ -62,13 +62,13 @@ class _Parts:
         )
         return [
             WriteItem(
-                index=MetadataIndex(fqn, torch.Size(chunk.offsets)),
+                index=MetadataIndex(fqn, torch.Size(chunk.offsets), number),
                 type=WriteItemType.SHARD,
                 tensor_data=TensorWriteData(
                     chunk=chunk, properties=properties, size=self.tensor.size()
                 ),
             )
-            for chunk in self.__create_chunk_list__()
+            for number, chunk in enumerate(self.__create_chunk_list__())
         ]
 
     def part(self, at: Place) -> torch.Tensor:

@@ -137,7 +137,8 @@ def stablehlo(
 def load(folder: str | os.PathLike[str], device: int = 0) -> "LoadedProgram":
     """The program that `Program.save` wrote, compiled for a device.
 
-    Raises FileNotFoundError where there is none, ValueError where it is of another format.
+    Raises FileNotFoundError where there is none or a weight is not there, ValueError where it is of
+    another format.
     """
     path = Path(folder) / "functions" / f"{_NAME}.meta"
     if not path.exists():
@@ -323,6 +324,11 @@ def _write(path: Path, t: torch.Tensor) -> None:
 
 
 def _read(path: Path, dtype: torch.dtype) -> torch.Tensor:
+    if not path.exists():
+        raise FileNotFoundError(
+            f"torch_pjrt.export.load: no weight '{path.name}' in '{path.parent}'\n"
+            "  try: save the program with its weights"
+        )
     import numpy as np
 
     t = torch.from_numpy(np.load(path))
