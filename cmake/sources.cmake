@@ -78,6 +78,11 @@ set(TP_PJRT
     src/pjrt/buffer.cpp
     src/pjrt/client.cpp
     src/pjrt/compile_options.cpp
+    src/pjrt/conform.cpp
+    src/pjrt/conform_behaviours.cpp
+    src/pjrt/conform_objects.cpp
+    src/pjrt/conform_programs.cpp
+    src/pjrt/conform_rig.cpp
     src/pjrt/custom_call.cpp
     src/pjrt/device.cpp
     src/pjrt/event.cpp
@@ -192,7 +197,7 @@ set(TP_TORCH
     src/torch/unsynced.cpp
     src/torch/view_memory.cpp
     src/torch/views.cpp)
-set(TP_BIND src/bind/cache.cpp src/bind/control.cpp src/bind/distributed.cpp src/bind/explain.cpp
+set(TP_BIND src/bind/cache.cpp src/bind/conform.cpp src/bind/control.cpp src/bind/distributed.cpp src/bind/explain.cpp
     src/bind/export.cpp src/bind/module.cpp src/bind/python.cpp src/bind/spmd.cpp
     src/bind/storage.cpp src/bind/topology.cpp
     src/bind/trace.cpp)

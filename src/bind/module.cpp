@@ -12,6 +12,7 @@
 
 #include "base/flags.h"
 #include "bind/cache.h"
+#include "bind/conform.h"
 #include "bind/control.h"
 #include "bind/options.h"
 #include "bind/python.h"
@@ -247,6 +248,7 @@ PYBIND11_MODULE(_C, m) {
   bind::add_storage(m);
   bind::add_spmd(m);
   bind::add_cache(m);
+  bind::add_conform(m);
   bind::add_topology(m);
   m.def("prepare_exit", &bind::prepare_exit);
   m.def("clear_programs", [] { executor().clear_programs(); });
