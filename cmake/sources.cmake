@@ -6,7 +6,7 @@ set(TP_PROBE src/probe/events.cpp src/probe/probe.cpp)
 set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp
     src/ir/region.cpp src/ir/type.cpp)
 set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp src/hlo/lineage.cpp src/hlo/portable.cpp
-    src/hlo/portable_special.cpp src/hlo/workarounds.cpp)
+    src/hlo/portable_special.cpp src/hlo/threefry.cpp src/hlo/workarounds.cpp)
 set(TP_SHARD src/shard/boxes.cpp src/shard/op_sharding.cpp src/shard/registry.cpp
     src/shard/sharding.cpp src/shard/spelling.cpp)
 set(TP_OPS
@@ -98,6 +98,7 @@ set(TP_CLIENT
     src/client/pjrt_objects.cpp
     src/client/pjrt_transfer.cpp
     src/client/pjrt_types.cpp
+    src/client/platforms.cpp
     src/client/registry.cpp
     src/client/registry_table.cpp
     src/client/sharded_data.cpp
@@ -142,6 +143,7 @@ set(TP_CORE
 set(TP_TORCH
     src/torch/around.cpp
     src/torch/alias.cpp
+    src/torch/attention.cpp
     src/torch/asserts.cpp
     src/torch/autocast.cpp
     src/torch/autograd_threads.cpp

@@ -60,7 +60,9 @@ def table() -> list[Row]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The words after `conform`."""
-    parser.add_argument("--plugin", help="NAME:/path/to/plugin.so, or the name of one that is known")
+    parser.add_argument(
+        "--plugin", help="NAME:/path/to/plugin.so, or the name of one that is known"
+    )
     parser.add_argument("--topology", help="devices that are not there, in the plugin's words")
     parser.add_argument("--only", help="rows whose group or name has these words")
     parser.add_argument("--seconds", type=int, default=SECONDS, help="that a row may take")
@@ -69,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """0: what is required works, nothing is wrong; 1: not so; 2: wrong words, no such plugin."""
+    os.environ.setdefault("TORCH_PJRT_CPU_DEVICES", "2")  # of CPU plugins; before they are found
     try:
         plugin = _find(arguments.plugin or os.environ.get("PJRT_DEVICE") or "CPU")
         rows = [r for r in table() if _is_asked(r, arguments.only)]
@@ -118,8 +121,6 @@ def _setting(plugin: plugins.Plugin, topology: str) -> dict[str, Any]:
     try:
         t = _topologies.resolve(plugin.name, topology or _TOPOLOGIES.get(plugin.name, ""))
         there = {"name": t.name, "options": t.options, "compile_options": t.compile_options}
-        if t.options:
-            there["name"] = there["name"] or " "
     except (ValueError, RuntimeError):
         if topology and plugin.name in _TOPOLOGIES:
             raise
@@ -140,7 +141,6 @@ def _environment(plugin: plugins.Plugin) -> dict[str, str]:
         "TORCH_PJRT_TIERS": "off",  # every graph is a program
         "TORCH_PJRT_SLOW_COMPILE_MS": "600000",
     }
-    env.setdefault("TORCH_PJRT_CPU_DEVICES", "2")
     if plugin.source == "--plugin":
         env["TORCH_PJRT_PLUGIN"] = f"{plugin.name}:{plugin.library}"
     return env
@@ -224,7 +224,7 @@ def _line(row: Row) -> str:
 
 
 def markdown(columns: dict[str, list[Row]]) -> str:
-    """A table of several plugins: each row's verdicts, and what users miss where one is not well."""
+    """A table of several plugins: the rows that do not work everywhere, and what users miss."""
     head = ["row", *columns, "what users miss without it"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for same in zip(*columns.values(), strict=True):

@@ -24,12 +24,9 @@ py::tuple ask(const std::string& name, std::string library, const py::dict& opti
               const py::dict& compile_options, std::string topology,
               const py::dict& topology_options, const py::dict& topology_compile_options) {
   static const char* kVerdicts[] = {"works", "missing", "wrong", "not tried"};
-  conform::Setting setting{std::move(library),
-                           to_options(options),
-                           to_options(compile_options),
-                           std::move(topology),
-                           to_options(topology_options),
-                           to_options(topology_compile_options)};
+  conform::Setting setting{std::move(library),           to_options(options),
+                           to_options(compile_options),  std::move(topology),
+                           to_options(topology_options), to_options(topology_compile_options)};
   conform::Answer answer;
   {
     GilRelease no_gil;

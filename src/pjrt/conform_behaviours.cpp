@@ -53,8 +53,17 @@ std::string junk_program(Rig& rig) {
 std::string unknown_option(Rig& rig) {
   CompileOptions options = rig.options();
   options.overrides.emplace_back("torch_pjrt_has_no_such_option", true);
-  return refused("an unknown compile option",
-                 [&] { rig.client().compile(kDouble, options); });
+  return refused("an unknown compile option", [&] { rig.client().compile(kDouble, options); });
+}
+
+std::string levels(Rig& rig) {
+  CompileOptions options = rig.options();
+  options.optimization_level = level_number("O1");
+  Executable program = rig.client().compile(kDouble, options);
+  Buffer in = rig.upload();
+  expect_floats("twice the argument", Rig::download(rig.run(program, {in.raw()}), 6),
+                Rig::doubled());
+  return {};
 }
 
 // ---- values
@@ -211,9 +220,10 @@ std::string each_device(Rig& rig) {
 // The sum over all of f32[8], cut in two: an all-reduce of the halves' sums.
 std::string partitioned(Rig& rig, std::string_view mesh, std::string_view sharding, bool shardy) {
   std::vector<int64_t> all = ids(rig, 2);
-  std::string text = cat("module @parts attributes {mhlo.num_partitions = 2 : i32, ",
-                         "mhlo.num_replicas = 1 : i32} {\n", mesh,
-                         "  func.func public @main(%arg0: tensor<8xf32> {", sharding, R"(}) -> tensor<f32> {
+  std::string text =
+      cat("module @parts attributes {mhlo.num_partitions = 2 : i32, ",
+          "mhlo.num_replicas = 1 : i32} {\n", mesh,
+          "  func.func public @main(%arg0: tensor<8xf32> {", sharding, R"(}) -> tensor<f32> {
     %0 = "stablehlo.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
     %1 = "stablehlo.reduce"(%arg0, %0) ({
       ^bb0(%a: tensor<f32>, %b: tensor<f32>):
@@ -258,6 +268,8 @@ constexpr Row kRows[] = {
     {"an unknown compile option is refused", false,
      "a misspelt option of the plugin's row changes nothing, without a word", nullptr,
      unknown_option},
+    {"an optimization level does no harm", false, "TORCH_PJRT_OPTIMIZATION_LEVEL must stay unset",
+     nullptr, levels},
     {"empty tensors", true, "programs with an empty tensor fail", nullptr, empty_tensor},
     {"results come row-major", true, "transposed values", nullptr, row_major_results},
     {"host bytes are used in place", false, "each CPU tensor is copied on its way", nullptr,

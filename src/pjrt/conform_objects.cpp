@@ -121,8 +121,7 @@ std::string local_hardware_id(Rig& rig) {
 std::string memory_stats(Rig& rig) {
   constexpr int64_t kBytes = int64_t{1} << 20;
   auto in_use = [&] {
-    auto args =
-        call<&PJRT_Api::PJRT_Device_MemoryStats>(rig.api(), {.device = rig.device().raw()});
+    auto args = call<&PJRT_Api::PJRT_Device_MemoryStats>(rig.api(), {.device = rig.device().raw()});
     expect(args.bytes_in_use >= 0, cat(args.bytes_in_use, " bytes in use"));
     return args.bytes_in_use;
   };
@@ -304,8 +303,8 @@ void expect_bytes(const void* at, const Buffer& b) {
 std::string opaque_pointer(Rig& rig) {
   Buffer b = rig.upload();
   b.ready_event().await();
-  auto r = call<&PJRT_Api::PJRT_Buffer_OpaqueDeviceMemoryDataPointer>(rig.api(),
-                                                                      {.buffer = b.raw()});
+  auto r =
+      call<&PJRT_Api::PJRT_Buffer_OpaqueDeviceMemoryDataPointer>(rig.api(), {.buffer = b.raw()});
   expect_bytes(r.device_memory_ptr, b);
   return {};
 }
@@ -345,8 +344,8 @@ constexpr const char* kReads = "values are read by a copy, not in place";
 
 constexpr Row kRows[] = {
     ROW(PJRT_Plugin_Initialize, kExtra, "nothing, if the plugin needs no start", initialize),
-    ROW(PJRT_Plugin_Attributes, kExtra, "stored programs outlive an update that keeps the file's name",
-        attributes),
+    ROW(PJRT_Plugin_Attributes, kExtra,
+        "stored programs outlive an update that keeps the file's name", attributes),
     ROW(PJRT_Error_GetCode, kNeeded, kErrors, error_code),
     ROW(PJRT_Error_Message, kNeeded, kErrors, error_message),
     ROW(PJRT_Error_Destroy, kNeeded, "memory leaks", error_destroy),
@@ -356,9 +355,11 @@ constexpr Row kRows[] = {
     ROW(PJRT_Client_PlatformVersion, kNeeded, kNothing, platform_version),
     ROW(PJRT_Client_AddressableDevices, kNeeded, kNothing, addressable_devices),
     ROW(PJRT_Device_GetDescription, kNeeded, kNothing, get_description),
-    ROW(PJRT_Device_LocalHardwareId, kExtra, "devices of a host have no numbers", local_hardware_id),
+    ROW(PJRT_Device_LocalHardwareId, kExtra, "devices of a host have no numbers",
+        local_hardware_id),
     ROW(PJRT_Device_MemoryStats, kExtra,
-        "torch.xla.memory_stats() has our own counts alone, mem_get_info() raises", memory_stats),
+        "torch.xla.memory_stats() and mem_get_info() do not know the device's memory",
+        memory_stats),
     ROW(PJRT_DeviceDescription_Id, kNeeded, kNothing, description_id),
     ROW(PJRT_DeviceDescription_Kind, kNeeded, kNothing, description_kind),
     ROW(PJRT_DeviceDescription_DebugString, kNeeded, kNothing, description_debug_string),

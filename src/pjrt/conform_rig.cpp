@@ -98,12 +98,6 @@ PJRT_Error* Rig::error() {
   return error;
 }
 
-std::string Rig::topology_name() const {
-  if (setting_.topology.empty())
-    throw NotTried{"name devices that it compiles for: --topology NAME"};
-  return setting_.topology;
-}
-
 void expect_floats(std::string_view what, const Floats& found, const Floats& wanted) {
   expect(found == wanted,
          cat(what, ": expected ", join(wanted, " "), ", found ", join(found, " ")));

@@ -28,7 +28,8 @@ using Floats = std::vector<float>;
 
 class Rig {
  public:
-  explicit Rig(const Setting& setting) : setting_(setting), plugin_(Plugin::load(setting.library)) {}
+  explicit Rig(const Setting& setting)
+      : setting_(setting), plugin_(Plugin::load(setting.library)) {}
 
   const PJRT_Api* api() const { return plugin_.api(); }
   const Plugin& plugin() const { return plugin_; }
@@ -53,7 +54,6 @@ class Rig {
 
   // The plugin's error for a module that is none. Never null; the caller frees it.
   PJRT_Error* error();
-  std::string topology_name() const;  // its name; throws NotTried where none is known
 
  private:
   const Setting& setting_;

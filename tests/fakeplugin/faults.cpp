@@ -38,8 +38,8 @@ template <auto Fn>
 void wrap(PJRT_Api& api, std::string_view name) {
   if (!(api.*Fn)) return;
   const char* without = std::getenv("TORCH_PJRT_FAKE_WITHOUT");
-  if (without && ("," + std::string(without) + ",").find("," + std::string(name) + ",") !=
-                     std::string::npos) {
+  if (without &&
+      ("," + std::string(without) + ",").find("," + std::string(name) + ",") != std::string::npos) {
     api.*Fn = nullptr;
     return;
   }
