@@ -6,7 +6,7 @@ set(TP_PROBE src/probe/events.cpp src/probe/probe.cpp)
 set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp
     src/ir/region.cpp src/ir/type.cpp)
 set(TP_HLO src/hlo/builder.cpp src/hlo/builder_ops.cpp src/hlo/lineage.cpp src/hlo/portable.cpp
-    src/hlo/portable_special.cpp src/hlo/workarounds.cpp)
+    src/hlo/portable_special.cpp src/hlo/threefry.cpp src/hlo/workarounds.cpp)
 set(TP_SHARD src/shard/boxes.cpp src/shard/op_sharding.cpp src/shard/registry.cpp
     src/shard/sharding.cpp src/shard/spelling.cpp)
 set(TP_OPS
@@ -78,6 +78,11 @@ set(TP_PJRT
     src/pjrt/buffer.cpp
     src/pjrt/client.cpp
     src/pjrt/compile_options.cpp
+    src/pjrt/conform.cpp
+    src/pjrt/conform_behaviours.cpp
+    src/pjrt/conform_objects.cpp
+    src/pjrt/conform_programs.cpp
+    src/pjrt/conform_rig.cpp
     src/pjrt/custom_call.cpp
     src/pjrt/device.cpp
     src/pjrt/event.cpp
@@ -93,6 +98,7 @@ set(TP_CLIENT
     src/client/pjrt_objects.cpp
     src/client/pjrt_transfer.cpp
     src/client/pjrt_types.cpp
+    src/client/platforms.cpp
     src/client/registry.cpp
     src/client/registry_table.cpp
     src/client/sharded_data.cpp
@@ -137,6 +143,7 @@ set(TP_CORE
 set(TP_TORCH
     src/torch/around.cpp
     src/torch/alias.cpp
+    src/torch/attention.cpp
     src/torch/asserts.cpp
     src/torch/autocast.cpp
     src/torch/autograd_threads.cpp
@@ -192,7 +199,7 @@ set(TP_TORCH
     src/torch/unsynced.cpp
     src/torch/view_memory.cpp
     src/torch/views.cpp)
-set(TP_BIND src/bind/cache.cpp src/bind/control.cpp src/bind/distributed.cpp src/bind/explain.cpp
+set(TP_BIND src/bind/cache.cpp src/bind/conform.cpp src/bind/control.cpp src/bind/distributed.cpp src/bind/explain.cpp
     src/bind/export.cpp src/bind/module.cpp src/bind/python.cpp src/bind/spmd.cpp
     src/bind/storage.cpp src/bind/topology.cpp
     src/bind/trace.cpp)

@@ -64,6 +64,7 @@ WORKAROUNDS = {
     "hlo/workarounds.cpp",
     "hlo/workarounds.h",
     "client/pjrt_client.cpp",
+    "client/platforms.cpp",
 }
 
 

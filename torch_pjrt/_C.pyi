@@ -20,12 +20,26 @@ def register_plugin(
     variables: Sequence[str] = (),
     facts: dict[str, str] = ...,
     problem: str = "",
-    mistakes: Sequence[str] | None = None,  # of a CPU plugin that we test: base/capabilities.h
-    as_accelerator: bool = False,
+    mistakes: Sequence[str] | None = None,  # and the names of capabilities: base/capabilities.h
+    capabilities: dict[str, Option] = ...,
+    recorded_for: str = "",
+    device_count: int = 0,
+    more_devices: str = "",
 ) -> None: ...
 def registered() -> list[str]: ...
 def client_exists() -> bool: ...
-def client_info() -> dict[str, object]: ...
+def conform_calls() -> list[tuple[str, bool, str]]: ...  # name, required, what users miss
+def conform_behaviours() -> list[tuple[str, bool, str]]: ...
+def conform_ask(
+    name: str,
+    library: str,
+    options: dict[str, Option],
+    compile_options: dict[str, Option],
+    topology: str,
+    topology_options: dict[str, Option],
+    topology_compile_options: dict[str, Option],
+) -> tuple[str, str]: ...  # verdict, words
+def client_info() -> dict[str, Any]: ...
 def device_count() -> int: ...
 def memory_info(index: int) -> dict[str, int]: ...
 def eager_mode() -> bool: ...

@@ -1,9 +1,9 @@
-"""`python -m torch_pjrt {doctor,flags,cache,fit}`."""
+"""`python -m torch_pjrt {doctor,flags,cache,fit,conform}`."""
 
 import argparse
 import sys
 
-from . import _cache_command, _fit, doctor, flags
+from . import _cache_command, _conform, _fit, doctor, flags
 
 __all__ = ["main"]
 
@@ -16,7 +16,10 @@ def main() -> int:
     commands.add_parser("flags", help="the environment variables that are read, with their values")
     _cache_command.add_arguments(commands.add_parser("cache", help="programs kept on disk"))
     _fit.add_arguments(commands.add_parser("fit", help="does a training script fit there?"))
+    _conform.add_arguments(commands.add_parser("conform", help="what does a plugin do right?"))
     arguments = ap.parse_args()
+    if arguments.command == "conform":
+        return _conform.run(arguments)
     if arguments.command == "fit":
         return _fit.run(arguments)
     if arguments.command == "cache":

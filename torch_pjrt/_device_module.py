@@ -130,14 +130,14 @@ def get_device_name(device: Device = None) -> str:
 
 def get_device_properties(device: Device = None) -> DeviceProperties:
     """Name, platform and memory of a device, as far as its plugin tells."""
-    platform = str(_C.client_info()["platform"])
-    cpu = platform == "cpu"
+    info = _C.client_info()
+    on_host = info["capabilities"]["host memory"]
     stats = memory_stats(device)
     return DeviceProperties(
         name=get_device_name(device),
-        platform=platform,
-        total_memory=stats.get("limit_bytes", 0) or (host_memory()[1] if cpu else 0),
-        multi_processor_count=(os.cpu_count() or 1) if cpu else 1,
+        platform=str(info["platform"]),
+        total_memory=stats.get("limit_bytes", 0) or (host_memory()[1] if on_host else 0),
+        multi_processor_count=(os.cpu_count() or 1) if on_host else 1,
     )
 
 
@@ -260,11 +260,11 @@ def mem_get_info(device: Device = None) -> tuple[int, int]:
     stats = memory_stats(device)
     if limit := stats.get("limit_bytes", 0):
         return max(0, limit - stats["bytes_in_use"]), limit
-    platform = _C.client_info()["platform"]
-    if platform == "cpu":
+    info = _C.client_info()
+    if info["capabilities"]["host memory"]:
         return host_memory()
     raise NotImplementedError(
-        f"torch.xla.mem_get_info: the {platform} plugin does not tell its memory\n"
+        f"torch.xla.mem_get_info: the {info['platform']} plugin does not tell its memory\n"
         "  try: torch.xla.memory_allocated(), the bytes of the tensors"
     )
 

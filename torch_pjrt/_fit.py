@@ -23,7 +23,7 @@ from . import _C, aot, plugins
 __all__ = ["add_arguments", "run"]
 
 _STEM = re.compile(r"(?P<number>\d+)-(?P<where>.*)-(?P<ops>\d+)ops-(?P<key>[0-9a-f]+)")
-_RUNS = "runs.json"
+_RUNS, _HOST = "runs.json", "host.json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,8 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _fit(topology: aot.Topology, script: str, given: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="torch_pjrt_fit") as folder:
-        status = _run_script(folder, script, given, len(topology.kinds))
-        found = list(_recorded(Path(folder)))
+        status = _run_script(folder, topology, script, given)
+        found, host = list(_recorded(Path(folder))), _on_host(Path(folder))
     if status:
         print(f"fit: the script ended with status {status}", file=sys.stderr)
     if not found:
@@ -73,6 +73,8 @@ def _fit(topology: aot.Topology, script: str, given: list[str]) -> int:
         return 2
     print(_head(topology))
     fits = [line.print(topology) for line in found]
+    if host:
+        print(f"on the host, which cuts the graph: {host}")
     return 2 if status else 0 if all(fits) else 1
 
 
@@ -121,6 +123,13 @@ class _Recorded:
         return m.fits is not False
 
 
+def _on_host(folder: Path) -> str:
+    """Ops that have no lowering for those devices, and how often each was called."""
+    path = folder / _HOST
+    counts = json.loads(path.read_text()) if path.exists() else {}
+    return ", ".join(f"{name} ({n} times)" for name, n in sorted(counts.items()))
+
+
 def _recorded(folder: Path) -> Iterator[_Recorded]:
     """The programs in the folder; one whose text came before is left out."""
     runs_file = folder / _RUNS
@@ -136,8 +145,9 @@ def _recorded(folder: Path) -> Iterator[_Recorded]:
         yield _Recorded(where, int(m["ops"]), runs.get(m["key"], 0), hlo)
 
 
-def _run_script(folder: str, script: str, given: list[str], devices: int) -> int:
+def _run_script(folder: str, topology: aot.Topology, script: str, given: list[str]) -> int:
     """Runs it in a process of its own; its exit status."""
+    devices = len(topology.kinds)
     env = {k: v for k, v in os.environ.items() if k not in ("PJRT_DEVICE", "TORCH_PJRT_PLUGIN")}
     env.setdefault("TORCH_PJRT_CPU_DEVICES", str(devices))
     env |= {
@@ -145,14 +155,14 @@ def _run_script(folder: str, script: str, given: list[str], devices: int) -> int
         "TORCH_PJRT_TIERS": "off",  # every graph is a program, as on an accelerator
         "TORCH_PJRT_CACHE": "off",
     }
-    command = [sys.executable, "-m", "torch_pjrt._fit", folder, script, *given]
+    command = [sys.executable, "-m", "torch_pjrt._fit", folder, topology.platform, script, *given]
     return subprocess.run(command, env=env, check=False).returncode  # noqa: S603
 
 
-def _child(folder: str, script: str, given: list[str]) -> None:
-    """Runs the script as for an accelerator: host ops cut, and no CPU forms of programs."""
-    cpu = replace(plugins.find_cpu(), mistakes=plugins.ALL_MISTAKES, as_accelerator=True)
-    plugins.register([cpu])
+def _child(folder: str, platform: str, script: str, given: list[str]) -> None:
+    """Runs the script as for that platform: its host ops cut, its forms of programs."""
+    cpu = plugins.find_cpu()
+    plugins.register([replace(cpu, mistakes=plugins.ALL_MISTAKES, recorded_for=platform)])
     sys.argv = [script, *given]
     sys.path[0] = str(Path(script).resolve().parent)
     try:
@@ -160,7 +170,9 @@ def _child(folder: str, script: str, given: list[str]) -> None:
     finally:
         runs = {p["key"][:8]: p["runs"] for p in _C.programs()} if _C.client_exists() else {}
         (Path(folder) / _RUNS).write_text(json.dumps(runs))
+        host = {n: c for n, c in _C.counters().items() if n.startswith("aten::")}
+        (Path(folder) / _HOST).write_text(json.dumps(host))
 
 
 if __name__ == "__main__":
-    _child(sys.argv[1], sys.argv[2], sys.argv[3:])
+    _child(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])

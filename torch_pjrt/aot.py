@@ -128,6 +128,8 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 class Topology:
     """Devices that are not there, by name; `kinds` has their kinds, one a device.
 
+    Programs are compiled at TORCH_PJRT_OPTIMIZATION_LEVEL.
+
     Raises ValueError for a name that is not known, RuntimeError where its plugin is not installed.
     """
 
@@ -138,6 +140,7 @@ class Topology:
             with _environment(t.environment):
                 self._topology = _C.Topology(t.library, t.name, t.options)
                 self.kinds: list[str] = self._topology.kinds
+                self.platform: str = self._topology.platform  # "tpu"
         except (RuntimeError, NotImplementedError) as error:
             raise ValueError(
                 f"topology '{name}': plugin {t.plugin} does not know it: {error}"

@@ -37,7 +37,11 @@ class Plugin:
     variables: tuple[str, ...] = ()  # that it reads; none: those of _plugin_environment
     problem: str = ""  # why there is no library though a package is installed
     mistakes: tuple[str, ...] | None = None  # of its compiler, by name; None: nobody has looked
-    as_accelerator: bool = False  # with `mistakes`: recorded as for one, whatever it is
+    # Over those of its platform; docs/plugins.md has their names.
+    capabilities: dict[str, Option] = field(default_factory=dict)
+    recorded_for: str = ""  # the platform that programs are recorded for; empty: its own
+    device_count: int = 0  # that it will have; 0: not known before it starts
+    more_devices: str = ""  # how to have {} devices
 
 
 def _cpu_devices() -> int:
@@ -55,6 +59,8 @@ def _cpu_plugin(wheel: CpuWheel, library: str, version: str) -> Plugin:
         compile_options=NUMERICS | wheel.options,
         how_to_install=wheel.how_to_install,
         mistakes=wheel.mistakes_of(version),
+        device_count=_cpu_devices(),
+        more_devices="set TORCH_PJRT_CPU_DEVICES={} before the import",
     )
 
 
@@ -138,19 +144,22 @@ def _from_class(entry: importlib.metadata.EntryPoint) -> Plugin:
         ask: Callable[[], object] | None = getattr(made, method, None)
         return ask() if ask else otherwise
 
-    options = answer("client_create_options", None) or {}
-    compile_options = answer("compile_options", None) or {}
-    if not isinstance(options, dict) or not isinstance(compile_options, dict):
-        raise TypeError(f"plugin {entry.name}: its options must be dicts")
+    def table(method: str) -> dict[str, Option]:
+        found = answer(method, None) or {}
+        if not isinstance(found, dict):
+            raise TypeError(f"plugin {entry.name}: {method}() must give a dict, not {found!r}")
+        return found
+
     return Plugin(
         name=_device_name(entry),
         library=str(answer("library_path", "")),
         source=_source(entry),
-        options=options,
-        compile_options=compile_options,
+        options=table("client_create_options"),
+        compile_options=table("compile_options"),
         wants_kv=bool(answer("requires_xla_coordinator", False)),
         how_to_install=str(answer("how_to_install", "")),
         variables=tuple(map(str, answer("environment_variables", ()))),  # type: ignore[call-overload]
+        capabilities=table("capabilities"),
     )
 
 
@@ -220,7 +229,10 @@ def register(found: Iterable[Plugin] | None = None) -> None:
             _plugin_environment.facts(p.name),
             p.problem,
             p.mistakes,
-            p.as_accelerator,
+            p.capabilities,
+            p.recorded_for,
+            p.device_count,
+            p.more_devices,
         )
 
 

@@ -1,6 +1,8 @@
 // What programs may count on from the plugin that compiles them: facts that choose between forms of
-// one meaning. A plugin's row says them (torch_pjrt/plugins.py for the wheels that we test); of a
-// plugin that has no row the most careful is assumed. A value: any thread.
+// one meaning, and what this process may do with the plugin's memory. They come from the plugin's
+// row (torch_pjrt/plugins.py) and, where it says nothing, from the table of platforms
+// (client/platforms.h); of a platform that is not in there the most careful is assumed. A value:
+// any thread.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -23,26 +25,68 @@ enum class Mistake : uint8_t {
 inline constexpr std::array<std::string_view, 6> kMistakeNames{
     "updates", "bitcasts", "bool products", "bool sums", "squares", "narrow masks"};
 
+// What a plugin has, or how its programs run. docs/plugins.md says what follows from each.
+enum class Fact : uint8_t {
+  kHostMemory,        // device memory is this process's
+  kHostCalls,         // programs may call this process, where the plugin has the extension for it
+  kHostLayouts,       // a copy to the host may ask for row-major order
+  kSerialSums,        // float32 sums add up one term after the other
+  kSlowGroups,        // grouped convolutions are slow as such
+  kRngOp,             // the op for random bits is as good as the cipher written out
+  kDoubles,           // float64 is one, not a pair of float32
+  kWideProducts,      // products of 64-bit integers
+  kWideConvolutions,  // convolutions of 64-bit integers
+  kDoubleFft,         // Fourier transforms of float64 and complex128
+  kLevels,            // compiles have an optimization level
+  kNone,              // no fact
+};
+
+// By Fact: the names in plugins' rows.
+inline constexpr std::array<std::string_view, 11> kFactNames{
+    "host memory", "host calls",         "host layouts",
+    "serial sums", "slow groups",        "rng op",
+    "float64",     "int64 products",     "int64 convolutions",
+    "float64 fft", "optimization levels"};
+
 class Capabilities {
  public:
-  // XLA's CPU backend: device memory is this process's, sums add up one after the other, grouped
-  // convolutions are slow.
-  bool cpu = true;
+  // Of a plugin that nobody has tried: careful, but nothing is refused before the plugin does.
+  Capabilities() {
+    for (Fact f : {Fact::kHostLayouts, Fact::kDoubles, Fact::kWideProducts, Fact::kWideConvolutions,
+                   Fact::kDoubleFft})
+      set(f, true);
+  }
 
   bool makes(Mistake m) const { return mistakes_ >> static_cast<int>(m) & 1; }
-  void set(Mistake m, bool makes) {
-    auto bit = static_cast<uint8_t>(1u << static_cast<int>(m));
-    mistakes_ = static_cast<uint8_t>(makes ? mistakes_ | bit : mistakes_ & ~bit);
+  void set(Mistake m, bool makes) { put(mistakes_, static_cast<int>(m), makes); }
+  bool has(Fact f) const { return facts_ >> static_cast<int>(f) & 1; }
+  Capabilities& set(Fact f, bool has) {
+    put(facts_, static_cast<int>(f), has);
+    return *this;
   }
-  static Capabilities without_mistakes() {
-    Capabilities c;
-    c.mistakes_ = 0;
-    return c;
+  Capabilities& without_mistakes() {
+    mistakes_ = 0;
+    return *this;
   }
-  uint64_t bits() const { return mistakes_ | (cpu ? 256u : 0u); }
+  // Beyond this many parameters a program takes one tuple: some plugins cannot pass more one by
+  // one. 0: never a tuple.
+  int64_t max_flat_parameters = 3200;
+  // Element types that the plugin does not take: bit i stands for ir::DType i.
+  uint32_t missing_types = 0;
+
+  // Equal where programs may be the same.
+  uint64_t bits() const {
+    return mistakes_ | uint64_t{facts_} << 8 | static_cast<uint64_t>(max_flat_parameters) << 24;
+  }
 
  private:
+  template <class Set>
+  static void put(Set& set, int bit, bool on) {
+    auto one = static_cast<Set>(Set{1} << bit);
+    set = static_cast<Set>(on ? set | one : set & ~one);
+  }
   uint8_t mistakes_ = (1u << kMistakeNames.size()) - 1;
+  uint16_t facts_ = 0;
 };
 
 }  // namespace tp

@@ -21,6 +21,10 @@ bool is_tier(std::string_view s) {
   return s == "off" || s == "small" || s == "varying" || s == "on";
 }
 
+bool is_level(std::string_view s) {
+  return s.empty() || (s.size() == 2 && s[0] == 'O' && s[1] >= '0' && s[1] <= '3');
+}
+
 constexpr int64_t kMostDevices = 127;             // c10::DeviceIndex is one byte
 constexpr int64_t kMostMegabytes = 1ll << 40;     // in bytes, that fits an int64_t
 constexpr int64_t kMostMilliseconds = 1ll << 40;  // likewise in nanoseconds
@@ -118,6 +122,12 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
             "a loop that has recorded so many ops without a sync is run at the end of a round, and "
             "anything else at eight times as many; 0: never"},
            0, 1ll << 40),
+    one_of(
+        {Flag::kOptimizationLevel, "TORCH_PJRT_OPTIMIZATION_LEVEL", FlagType::kText, "",
+         InKey::kYes,
+         "how hard the plugin's compiler tries, O0 to O3, where it has levels (TPU, CUDA); lower "
+         "compiles faster; empty: the plugin's own choice"},
+        is_level, "O0, O1, O2 or O3"),
 }};
 
 // A setting that is no number or switch is told to whoever asks for that flag, not to others.

@@ -12,6 +12,7 @@
 
 #include "base/flags.h"
 #include "bind/cache.h"
+#include "bind/conform.h"
 #include "bind/control.h"
 #include "bind/options.h"
 #include "bind/python.h"
@@ -46,10 +47,8 @@ void register_plugin(std::string name, std::string path, const py::dict& options
                      const py::dict& compile_options, bool wants_kv, std::string how_to_install,
                      std::vector<std::string> variables,
                      const std::map<std::string, std::string>& facts, std::string problem,
-                     const std::optional<std::vector<std::string>>& mistakes, bool as_accelerator) {
-  std::optional<Capabilities> known;
-  if (mistakes) known = client::cpu_capabilities(*mistakes);
-  if (known && as_accelerator) known->cpu = false;
+                     std::optional<std::vector<std::string>> mistakes, const py::dict& capabilities,
+                     std::string recorded_for, int device_count, std::string more_devices) {
   client::register_plugin({std::move(name),
                            std::move(path),
                            to_options(options),
@@ -59,7 +58,20 @@ void register_plugin(std::string name, std::string path, const py::dict& options
                            std::move(variables),
                            {facts.begin(), facts.end()},
                            std::move(problem),
-                           known});
+                           std::move(mistakes),
+                           to_options(capabilities),
+                           std::move(recorded_for),
+                           device_count,
+                           std::move(more_devices)});
+}
+
+py::dict capabilities_of(const client::ComputationClient& client) {
+  Capabilities c = client.capabilities();
+  py::dict out;
+  for (size_t i = 0; i < kFactNames.size(); ++i)
+    out[py::str(kFactNames[i])] = c.has(static_cast<Fact>(i));
+  out["flat parameters"] = c.max_flat_parameters;
+  return out;
 }
 
 py::dict client_info() {
@@ -74,7 +86,7 @@ py::dict client_info() {
         py::dict(py::arg("id") = d.id, py::arg("kind") = d.kind, py::arg("text") = d.text));
   return py::dict(py::arg("platform") = c->platform(),
                   py::arg("platform_version") = c->platform_version(),
-                  py::arg("devices") = devices);
+                  py::arg("capabilities") = capabilities_of(*c), py::arg("devices") = devices);
 }
 
 py::tuple to_python(const exec::GraphRecord& r) {
@@ -136,6 +148,7 @@ py::bytes encode_compile_options(const py::dict& d) {
   take(d, "use_auto_spmd_partitioning", o.use_auto_spmd_partitioning);
   take(d, "use_shardy_partitioner", o.use_shardy_partitioner);
   take(d, "tuple_parameters", o.tuple_parameters);
+  take(d, "optimization_level", o.optimization_level);
   take(d, "propagate_to_parameters", o.propagate_to_parameters);
   take(d, "propagate_to_output", o.propagate_to_output);
   if (d.contains("overrides")) o.overrides = to_options(d["overrides"]);
@@ -188,7 +201,8 @@ PYBIND11_MODULE(_C, m) {
         py::arg("options"), py::arg("compile_options"), py::arg("wants_kv"),
         py::arg("how_to_install"), py::arg("variables") = std::vector<std::string>(),
         py::arg("facts") = std::map<std::string, std::string>(), py::arg("problem") = "",
-        py::arg("mistakes") = py::none(), py::arg("as_accelerator") = false);
+        py::arg("mistakes") = py::none(), py::arg("capabilities") = py::dict(),
+        py::arg("recorded_for") = "", py::arg("device_count") = 0, py::arg("more_devices") = "");
   m.def("registered", &client::registered);
   m.def("client_info", &client_info);
   m.def("client_exists", &client::client_exists);
@@ -248,6 +262,7 @@ PYBIND11_MODULE(_C, m) {
   bind::add_storage(m);
   bind::add_spmd(m);
   bind::add_cache(m);
+  bind::add_conform(m);
   bind::add_topology(m);
   m.def("prepare_exit", &bind::prepare_exit);
   m.def("clear_programs", [] { executor().clear_programs(); });

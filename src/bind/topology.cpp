@@ -2,6 +2,7 @@
 
 #include <pybind11/stl.h>
 
+#include "base/flags.h"
 #include "bind/options.h"
 #include "pjrt/topology.h"
 #include "torch/runtime.h"
@@ -26,6 +27,7 @@ pjrt::Unloaded compile(const pjrt::Topology& topology, const std::string& module
   options.use_spmd_partitioning = partitions > 1;
   options.use_shardy_partitioner = shardy;
   options.overrides = to_options(overrides);
+  options.optimization_level = pjrt::level_number(flag_text(Flag::kOptimizationLevel));
   GilRelease no_gil;
   return topology.compile(module, options);
 }

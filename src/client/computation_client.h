@@ -125,6 +125,8 @@ class ComputationClient {
   virtual std::string platform_version() const = 0;
   virtual std::span<const DeviceInfo> devices() const = 0;
   virtual Capabilities capabilities() const = 0;  // what to lower for
+  // What users can do to have that many devices; empty: nothing is known.
+  virtual std::string how_to_have(int /*devices*/) const { return {}; }
   // Folds platform, plugin file and version, compile options, XLA flags: the key's "environment".
   virtual Hash128 environment_hash() const = 0;
   // The environment variables that the plugin found when it was loaded (PluginSpec::variables):

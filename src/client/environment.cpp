@@ -119,9 +119,9 @@ Variables plugin_variables(const PluginSpec& spec) {
 }
 
 Hash128 hash_environment(const pjrt::Client& client, const PluginSpec& spec,
-                         const Variables& variables) {
+                         const Variables& variables, const Capabilities& capabilities) {
   const pjrt::Plugin& plugin = client.plugin();
-  Hash128 h = hash_text("torch_pjrt environment 2");
+  Hash128 h = hash_text("torch_pjrt environment 3");
   fold(h, "platform", client.platform_name());
   fold(h, "version", client.platform_version());
   fold(h, "plugin", plugin_digest(plugin.path()).hex());
@@ -129,7 +129,7 @@ Hash128 hash_environment(const pjrt::Client& client, const PluginSpec& spec,
   for (const auto& [name, value] : plugin.attributes()) fold(h, name, value);
   fold_options(h, "create", spec.options);
   fold_options(h, "compile", spec.compile_options);
-  if (spec.capabilities) fold(h, "capabilities", cat(spec.capabilities->bits()));
+  fold(h, "capabilities", cat(capabilities.bits()));
   for (const pjrt::Device& d : client.devices()) fold(h, "device", cat(d.id(), " ", d.kind()));
   fold(h, "processor", processor());
   fold(h, "flags", flags_in_key());

@@ -21,6 +21,6 @@ Variables plugin_variables(const PluginSpec& spec);
 // options, facts, devices, this machine's processor (programs are compiled for its features), the
 // flags that enter the key, and `variables`: those of the moment when the plugin was loaded.
 Hash128 hash_environment(const pjrt::Client& client, const PluginSpec& spec,
-                         const Variables& variables);
+                         const Variables& variables, const Capabilities& capabilities);
 
 }  // namespace tp::client

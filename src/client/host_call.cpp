@@ -10,7 +10,10 @@ namespace tp::client {
 bool has_host_calls(const ComputationClient& client) {
   // Handlers get addresses: they are host calls only where device memory is host memory.
   auto* c = dynamic_cast<const PjrtClient*>(&client);
-  return c && c->capabilities().cpu && pjrt::has_custom_calls(c->plugin());
+  if (!c) return false;
+  Capabilities can = c->capabilities();
+  return can.has(Fact::kHostCalls) && can.has(Fact::kHostMemory) &&
+         pjrt::has_custom_calls(c->plugin().api());
 }
 
 void register_host_call(ComputationClient& client, std::string_view name,

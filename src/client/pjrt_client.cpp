@@ -5,18 +5,17 @@
 #include <map>
 #include <typeinfo>
 
+#include "base/flags.h"
 #include "base/lock_order.h"
 #include "base/text.h"
 #include "client/environment.h"
 #include "client/pjrt_types.h"
+#include "client/platforms.h"
 #include "probe/probe.h"
 #include "shard/op_sharding.h"
 
 namespace tp::client {
 namespace {
-
-// Beyond this many parameters a program takes one tuple: some plugins cannot pass more one by one.
-constexpr size_t kMaxFlatParameters = 3200;
 
 [[noreturn]] void wrong_argument(size_t i, ir::Type expected, const Data* found) {
   fail(Code::kRuntime, cat("execute: argument ", i, ": expected ", expected.text(), ", got ",
@@ -41,12 +40,27 @@ Variables variables_at_load(const PluginSpec& spec) {
   return first->try_emplace(name, plugin_variables(spec)).first->second;
 }
 
-// Of a plugin without a row: careful, but asked for no options that it may not have.
-Capabilities untried(std::string_view platform) {
-  Capabilities c;
-  c.cpu = platform == "cpu";
-  c.set(Mistake::kNarrowMasks, false);
-  return c;
+// Element types that the plugin does not take, among these.
+void check_types(const Capabilities& c, std::span<const ir::Type> types,
+                 const std::string& platform) {
+  if (!c.missing_types) return;
+  for (ir::Type t : types)
+    if (c.missing_types >> static_cast<int>(t.dtype()) & 1)
+      fail(Code::kNotImplemented,
+           cat(platform, " has no element type ", ir::dtype_name(t.dtype()), ": found ", t.text()),
+           "use another dtype there");
+}
+
+// Once a process: numbers come out different from the CPU's, though nothing fails.
+void tell_paired_doubles(const Capabilities& c, std::span<const ir::Type> types,
+                         const std::string& platform) {
+  static std::atomic<bool> told{false};
+  if (c.has(Fact::kDoubles)) return;
+  auto is_wide = [](ir::Type t) { return ir::real_dtype(t.dtype()) == ir::DType::kF64; };
+  if (!std::any_of(types.begin(), types.end(), is_wide) || told.exchange(true)) return;
+  probe::say(0, cat("float64 is a pair of float32 numbers on ", platform,
+                    ": about 48 bits instead of 53, and float32's range (1e-38 to 3e38)\n  try: "
+                    "float32, which is several times faster there"));
 }
 
 }  // namespace
@@ -73,8 +87,8 @@ PjrtClient::PjrtClient(const PluginSpec& spec, const Processes& processes)
       variables_(variables_at_load(spec)),
       client_(connect(spec, processes)),
       compile_options_(spec.compile_options),
-      capabilities_(spec.capabilities ? *spec.capabilities : untried(client_->platform_name())),
-      environment_(hash_environment(*client_, spec, variables_)) {
+      capabilities_(capabilities_of(spec, client_->platform_name())),
+      environment_(hash_environment(*client_, spec, variables_, capabilities_)) {
   for (const pjrt::Device& d : client_->devices())
     devices_.push_back({d.id(), d.local_hardware_id(), d.kind(), d.debug_string()});
   for (size_t i = 0; i < devices_.size(); ++i) ledgers_.push_back(std::make_shared<Ledger>());
@@ -146,6 +160,22 @@ bool narrows_to_bytes(std::string_view module) {
 }
 }  // namespace
 
+int PjrtClient::level() const {
+  static std::atomic<bool> told{false};
+  const std::string& asked = flag_text(Flag::kOptimizationLevel);
+  if (asked.empty() || capabilities_.has(Fact::kLevels)) return pjrt::level_number(asked);
+  if (!told.exchange(true))
+    probe::say(0, cat("TORCH_PJRT_OPTIMIZATION_LEVEL=", asked, ": ", platform(),
+                      " plugins have no levels, so that it changes nothing"));
+  return 0;
+}
+
+std::string PjrtClient::how_to_have(int devices) const {
+  std::string text = spec_.more_devices;
+  if (size_t at = text.find("{}"); at != text.npos) text.replace(at, 2, cat(devices));
+  return text;
+}
+
 pjrt::CompileOptions PjrtClient::options_for(const CompileRequest& request,
                                              size_t num_parameters) const {
   pjrt::CompileOptions options;
@@ -159,7 +189,9 @@ pjrt::CompileOptions PjrtClient::options_for(const CompileRequest& request,
   options.use_spmd_partitioning = request.spmd;
   options.use_shardy_partitioner = request.shardy;
   if (!request.shardy) options.propagate_to_output = request.open_outputs;
-  options.tuple_parameters = num_parameters > kMaxFlatParameters;
+  auto most = static_cast<size_t>(capabilities_.max_flat_parameters);
+  options.tuple_parameters = most > 0 && num_parameters > most;
+  options.optimization_level = level();
   options.overrides = compile_options_;
   // LLVM, with vectors of 256 bits on a machine that has AVX-512, forgets lanes of a constant mask
   // (tril) over what a loop narrows from 64 bits to 8: wrong numbers, without a word.
@@ -192,6 +224,10 @@ ExecutablePtr PjrtClient::compile(const CompileRequest& request) {
   tell_changed_variables();
   auto start = std::chrono::steady_clock::now();
   Signature signature = parse_signature(request.module);
+  check_types(capabilities_, signature.parameters, platform());
+  check_types(capabilities_, signature.results, platform());
+  tell_paired_doubles(capabilities_, signature.results,
+                      spec_.recorded_for.empty() ? platform() : spec_.recorded_for);
   auto options = options_for(request, signature.parameters.size());
   if (signature.results.size() != request.outputs.size() ||
       !std::equal(request.outputs.begin(), request.outputs.end(), signature.results.begin()))

@@ -24,6 +24,7 @@ class PjrtClient final : public ComputationClient {
   std::string platform_version() const override { return client_->platform_version(); }
   std::span<const DeviceInfo> devices() const override { return devices_; }
   Capabilities capabilities() const override { return capabilities_; }
+  std::string how_to_have(int devices) const override;
   Hash128 environment_hash() const override { return environment_; }
 
   ExecutablePtr compile(const CompileRequest& request) override;
@@ -53,6 +54,7 @@ class PjrtClient final : public ComputationClient {
 
  private:
   void tell_changed_variables();
+  int level() const;  // of each compile: TORCH_PJRT_OPTIMIZATION_LEVEL, where the plugin has levels
   const pjrt::Device& device_at(int device) const;
   const PjrtExecutable& ours(const Executable& program) const;
   const PjrtData& ours(const Data& data) const;

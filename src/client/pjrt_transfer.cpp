@@ -63,7 +63,10 @@ void PjrtClient::transfer_from_device(const Data& data, void* to, std::shared_pt
   bytes.add(d.type().bytes());
   if (size == 0) return;
   if (!d.buffer().is_on_cpu()) {
-    pjrt::Event copied = d.buffer().copy_to_host(to, size);
+    pjrt::Event copied = d.buffer().copy_to_host(to, size,
+                                                 capabilities_.has(Fact::kHostLayouts)
+                                                     ? pjrt::Buffer::Layout::kRowMajor
+                                                     : pjrt::Buffer::Layout::kDevice);
     if (owner) copied.on_ready([owner](std::optional<pjrt::Failure>) {});
     copied.await();
     return;

@@ -12,6 +12,7 @@
 #include "base/flags.h"
 #include "base/lock_order.h"
 #include "base/text.h"
+#include "client/platforms.h"
 #include "client/registry_table.h"
 #include "pjrt/api.h"
 
@@ -117,6 +118,7 @@ void set_processes(Processes p) {
 
 void register_plugin(PluginSpec spec) {
   check_not_forked();
+  capabilities_of(spec, {});  // throws for words that nobody knows
   Registry& r = registry();
   std::lock_guard lock(r.mu);
   if (r.client && r.table.has(spec.name))
@@ -140,6 +142,13 @@ ComputationClient& client() {
   if (!c) return start();
   check_not_forked();
   return *c;
+}
+
+int promised_devices() {
+  Registry& r = registry();
+  std::string name = asked_device();
+  std::lock_guard lock(r.mu);
+  return r.table.has(name) ? r.table.find(name).device_count : 0;
 }
 
 bool client_exists() { return g_client.load(std::memory_order_acquire) != nullptr; }

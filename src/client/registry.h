@@ -36,13 +36,17 @@ struct PluginSpec {
   // What else programs depend on, in words: {"driver", "570.86.15"}.
   std::vector<std::pair<std::string, std::string>> facts = {};
   std::string problem = {};  // why there is no library though a package is installed
-  // Absent: nobody has tried the plugin. Then its platform says what it is, and nothing is taken
-  // for right that XLA has done wrong.
-  std::optional<Capabilities> capabilities = {};
+  // What its compiler does wrong (kMistakeNames), and nothing else. Absent: nobody has tried it,
+  // and nothing is taken for right that XLA has done wrong.
+  std::optional<std::vector<std::string>> mistakes = {};
+  // Facts by name (kFactNames), "flat parameters" (a number), "missing types" ("f64 c128"): over
+  // those of the platform (client/platforms.h).
+  std::vector<std::pair<std::string, OptionValue>> capabilities = {};
+  // The platform that programs are recorded for, where it is not the plugin's own.
+  std::string recorded_for = {};
+  int device_count = 0;           // that it will have, where that is known before it starts
+  std::string more_devices = {};  // how to have N: "set X=N"
 };
-
-// Of a CPU plugin that makes these mistakes (kMistakeNames) and no others. Throws kValue.
-Capabilities cpu_capabilities(std::span<const std::string> mistakes);
 
 // The processes that this one belongs to. Options `node_id` and `num_nodes` and the store are for
 // plugins that want it.
@@ -65,6 +69,8 @@ std::vector<std::string> registered();  // names, the placeholder not counted
 // is not remembered: the next call tries again.
 ComputationClient& client();
 bool client_exists();  // without making one
+// Devices of the client that client() would make, where its row says so; else 0. Starts nothing.
+int promised_devices();
 // Was this process forked from the one that made the client? Any thread.
 bool forked();
 // After fork the plugin's threads are gone: throws kRuntime in the child of a process that made the

@@ -19,18 +19,6 @@ std::pair<std::string, std::string> parse_plugin_flag(std::string_view flag) {
 
 }  // namespace
 
-Capabilities cpu_capabilities(std::span<const std::string> mistakes) {
-  auto c = Capabilities::without_mistakes();
-  for (const std::string& name : mistakes) {
-    auto it = std::find(kMistakeNames.begin(), kMistakeNames.end(), name);
-    if (it == kMistakeNames.end())
-      fail(Code::kValue, cat("no mistake of compilers is called '", name, "'; known are ",
-                             join(kMistakeNames, ", ")));
-    c.set(static_cast<Mistake>(it - kMistakeNames.begin()), true);
-  }
-  return c;
-}
-
 Table::Table() {
   PluginSpec placeholder;
   placeholder.name = kDefaultDevice;
@@ -57,7 +45,8 @@ Table Table::with(std::string_view plugin_flag) const {
   PluginSpec& spec = t.specs_[name];
   spec.name = name;
   spec.library_path = path;
-  spec.capabilities.reset();
+  spec.mistakes.reset();
+  spec.capabilities.clear();
   return t;
 }
 

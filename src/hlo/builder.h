@@ -182,7 +182,9 @@ class Builder {
   std::vector<V> custom_call(std::string_view target, std::span<const V> in,
                              std::span<const Type> out, std::string_view config,
                              bool has_effects = false);
-  std::vector<V> rng_bits(V state, Type out);  // THREE_FRY: {new state, bits}
+  // Threefry: {new state, bits}. `state` is u64[2], key and counter; out is of u32 or u64. Bits are
+  // the same in both forms: XLA's op, and the cipher written out over an iota (hlo/threefry.cpp).
+  std::vector<V> rng_bits(V state, Type out);
 
   // --- finish
   // ---------------------------------------------------------------------------------------------
@@ -198,6 +200,10 @@ class Builder {
 
  private:
   V infinite_where_a_part_is(V a, V size);
+  V joined_bits(V low, V high, Type out);
+  V chosen_bits(V low, V high, int paired);
+  V summed_products(V a, V b, Ints a_batch, Ints b_batch, Ints a_contract, Ints b_contract,
+                    const IntList& out);
   struct Text;
   bool sums_in_double(const V& v, Ints dims) const;
   std::string precision_config() const;

@@ -2,6 +2,7 @@
 // itself where nothing would change. Not thread-safe: one Builder a lowering.
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -237,13 +238,13 @@ V Builder::select(V pred, V on_true, V on_false) {
 
 // --- structured ----------------------------------------------------------------------------------
 
-// XLA's CPU backend adds float32 sums one after the other: past 2^24 equal terms the sum stands
-// still, and a batch norm's mean of 32k values is a hundred times further off than eager's cascade.
-// So long ones add up in float64, which costs a conversion inside the loop. Accelerators add in
-// trees, and often have no fast float64.
+// Where float32 sums add up one after the other (XLA's CPU backend): past 2^24 equal terms the sum
+// stands still, and a batch norm's mean of 32k values is a hundred times further off than eager's
+// cascade. So long ones add up in float64, which costs a conversion inside the loop. Accelerators
+// add in trees, and often have no fast float64.
 bool Builder::sums_in_double(const V& v, Ints dims) const {
   constexpr int64_t kLongest = 255;
-  if (!target_.cpu || ir::real_dtype(v.dtype()) != DType::kF32) return false;
+  if (!target_.has(Fact::kSerialSums) || ir::real_dtype(v.dtype()) != DType::kF32) return false;
   int64_t n = 1;
   for (int64_t d : dims) n *= v.dim(static_cast<size_t>(d));
   return n > kLongest;
@@ -298,6 +299,39 @@ std::string Builder::precision_config() const {
   return cat(", precision_config = [#stablehlo<precision ", p, ">, #stablehlo<precision ", p, ">]");
 }
 
+namespace {
+
+// The dims that `v` has in a product's [batch, free of a, free of b, contracted].
+V laid_out(Builder& b, V v, Ints batch, Ints contract, const IntList& to, size_t free_at) {
+  IntList used(batch.begin(), batch.end()), perm = used, dims;
+  used.insert(used.end(), contract.begin(), contract.end());
+  IntList all(static_cast<size_t>(v.rank()), 0);
+  std::iota(all.begin(), all.end(), 0);
+  IntList free = without(all, used);
+  perm.insert(perm.end(), free.begin(), free.end());
+  perm.insert(perm.end(), contract.begin(), contract.end());
+  for (size_t i = 0; i < batch.size(); ++i) dims.push_back(static_cast<int64_t>(i));
+  for (size_t i = 0; i < free.size(); ++i) dims.push_back(static_cast<int64_t>(free_at + i));
+  for (size_t i = 0; i < contract.size(); ++i)
+    dims.push_back(static_cast<int64_t>(to.size() - contract.size() + i));
+  return b.broadcast(b.transpose(v, perm), v.type.with(to), dims);
+}
+
+}  // namespace
+
+// Products, all at once, and their sums.
+V Builder::summed_products(V a, V b, Ints a_batch, Ints b_batch, Ints a_contract, Ints b_contract,
+                           const IntList& out) {
+  IntList all = out;
+  for (int64_t d : a_contract) all.push_back(a.dim(static_cast<size_t>(d)));
+  size_t a_free = static_cast<size_t>(a.rank()) - a_batch.size() - a_contract.size();
+  V x = laid_out(*this, a, a_batch, a_contract, all, a_batch.size());
+  V y = laid_out(*this, b, b_batch, b_contract, all, a_batch.size() + a_free);
+  IntList summed;
+  for (size_t i = out.size(); i < all.size(); ++i) summed.push_back(static_cast<int64_t>(i));
+  return reduce(mul(x, y), summed, Red::kSum);
+}
+
 V Builder::dot(V a, V b, Ints a_batch, Ints b_batch, Ints a_contract, Ints b_contract, DType out) {
   IntList dims, a_used(a_batch.begin(), a_batch.end()), b_used(b_batch.begin(), b_batch.end());
   for (int64_t d : a_batch) dims.push_back(a.dim(static_cast<size_t>(d)));
@@ -305,6 +339,8 @@ V Builder::dot(V a, V b, Ints a_batch, Ints b_batch, Ints a_contract, Ints b_con
   b_used.insert(b_used.end(), b_contract.begin(), b_contract.end());
   for (int64_t d : without(a.dims(), a_used)) dims.push_back(d);
   for (int64_t d : without(b.dims(), b_used)) dims.push_back(d);
+  if (ir::is_wide_int(a.dtype()) && out == a.dtype() && !target_.has(Fact::kWideProducts))
+    return summed_products(a, b, a_batch, b_batch, a_contract, b_contract, dims);
   return op("stablehlo.dot_general", {a, b}, ir::make_type(out, dims),
             cat("dot_dimension_numbers = #stablehlo.dot<lhs_batching_dimensions = ", list(a_batch),
                 ", rhs_batching_dimensions = ", list(b_batch),
@@ -404,12 +440,6 @@ std::vector<V> Builder::custom_call(std::string_view target, std::span<const V> 
              cat("api_version = 4 : i32, call_target_name = \"", target, "\", backend_config = {",
                  config, "}, ", has_effects ? "has_side_effect = true, " : "", "operand_layouts = ",
                  row_major_layouts(operands), ", result_layouts = ", row_major_layouts(out)));
-}
-
-std::vector<V> Builder::rng_bits(V state, Type out) {
-  std::array<Type, 2> types{state.type, out};
-  return ops("stablehlo.rng_bit_generator", {&state, 1}, types,
-             "rng_algorithm = #stablehlo<rng_algorithm THREE_FRY>");
 }
 
 }  // namespace tp::hlo

@@ -36,6 +36,7 @@ constexpr bool is_float(DType t) {
   return (t >= DType::kF16 && t <= DType::kF64) || t == DType::kF8E4M3FN || t == DType::kF8E5M2;
 }
 constexpr bool is_int(DType t) { return t >= DType::kU8 && t <= DType::kU64; }  // without pred
+constexpr bool is_wide_int(DType t) { return t == DType::kS64 || t == DType::kU64; }
 constexpr bool is_unsigned(DType t) {
   return t == DType::kU8 || (t >= DType::kU16 && t <= DType::kU64) || t == DType::kPred;
 }

@@ -42,7 +42,7 @@ const void* Buffer::host_pointer() const {
   return reinterpret_cast<const void*>(r.buffer_pointer);
 }
 
-Event Buffer::copy_to_host(void* to, size_t size) const {
+Event Buffer::copy_to_host(void* to, size_t size, Layout order) const {
   // Ask for row-major order: the device's own layout may be another one.
   SmallVec<int64_t, 8> minor_to_major;
   for (size_t i = dims().size(); i > 0; --i) minor_to_major.push_back(static_cast<int64_t>(i) - 1);
@@ -53,7 +53,10 @@ Event Buffer::copy_to_host(void* to, size_t size) const {
   layout.tiled.minor_to_major = minor_to_major.data();
   layout.tiled.minor_to_major_size = minor_to_major.size();
   auto r = call<&PJRT_Api::PJRT_Buffer_ToHostBuffer>(
-      api_, {.src = buffer_, .host_layout = &layout, .dst = to, .dst_size = size});
+      api_, {.src = buffer_,
+             .host_layout = order == Layout::kRowMajor ? &layout : nullptr,
+             .dst = to,
+             .dst_size = size});
   return Event(api_, r.event);
 }
 

@@ -36,8 +36,10 @@ class Buffer {
   Event ready_event() const;
   // The address of the bytes on the host; only where is_on_cpu(). Throws for a deleted buffer.
   const void* host_pointer() const;
-  // Starts a copy to `to`, row-major; `to` must stay valid until the event is ready.
-  Event copy_to_host(void* to, size_t size) const;
+  // Starts a copy to `to`, row-major; `to` must stay valid until the event is ready. kDevice: of a
+  // plugin that takes no layout, whose own is row-major.
+  enum class Layout : unsigned char { kRowMajor, kDevice };
+  Event copy_to_host(void* to, size_t size, Layout layout = Layout::kRowMajor) const;
   // While a hold lives the memory stays: not freed, not donated. Empty where the plugin has no such
   // count.
   class Hold {

@@ -30,6 +30,7 @@ class Client {
 
   const Plugin& plugin() const { return plugin_; }
   const PJRT_Api* api() const { return plugin_.api(); }
+  PJRT_Client* raw() const { return client_; }
   const std::string& platform_name() const { return platform_name_; }
   const std::string& platform_version() const { return platform_version_; }
   std::span<const Device> devices() const { return devices_; }  // those of this process

@@ -79,10 +79,15 @@ std::string build_options(const CompileOptions& o) {
   put_flags(s, 12, o.propagate_to_output);
   put_flags(s, 18, o.propagate_to_parameters);
   if (o.use_shardy_partitioner) put_int(s, 19, 1);
+  if (o.optimization_level) put_int(s, 24, o.optimization_level);
   return s;
 }
 
 }  // namespace
+
+int level_number(std::string_view level) {
+  return level.empty() ? 0 : 10 * (level[1] - '0') + 9;  // 9, 19, 29, 39
+}
 
 std::string encode_compile_options(const CompileOptions& o) {
   if (o.num_replicas < 1 || o.num_partitions < 1)

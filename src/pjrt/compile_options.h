@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -22,12 +23,17 @@ struct CompileOptions {
   bool use_shardy_partitioner = false;
   // The program's many parameters travel as one tuple.
   bool tuple_parameters = false;
+  // xla::ExecutionOptions::EffortLevel (level_number); 0: the plugin's own choice.
+  int optimization_level = 0;
   // May sharding propagation choose the shardings of parameters / outputs? One flag for all, or one
   // each.
   std::vector<bool> propagate_to_parameters, propagate_to_output;
   // XLA debug options by name, each with a value of the option's own type. Order does not matter.
   std::vector<std::pair<std::string, OptionValue>> overrides;
 };
+
+// "O0" to "O3" as XLA numbers them; empty: 0.
+int level_number(std::string_view level);
 
 std::string encode_compile_options(const CompileOptions& options);
 

@@ -23,8 +23,8 @@ struct FfiExtension {
   PJRT_Error* (*register_handler)(RegisterHandlerArgs*);
 };
 
-const FfiExtension* find(const Plugin& plugin) {
-  const PJRT_Extension_Base* e = plugin.extension(PJRT_Extension_Type_FFI);
+const FfiExtension* find(const PJRT_Api* api) {
+  const PJRT_Extension_Base* e = find_extension(api, PJRT_Extension_Type_FFI);
   if (!e || e->struct_size < sizeof(FfiExtension)) return nullptr;
   auto* extension = reinterpret_cast<const FfiExtension*>(e);
   return extension->register_handler ? extension : nullptr;
@@ -32,11 +32,11 @@ const FfiExtension* find(const Plugin& plugin) {
 
 }  // namespace
 
-bool has_custom_calls(const Plugin& plugin) { return find(plugin) != nullptr; }
+bool has_custom_calls(const PJRT_Api* api) { return find(api) != nullptr; }
 
 void register_custom_call(const Plugin& plugin, std::string_view name, std::string_view platform,
                           ffi::Handler handler) {
-  const FfiExtension* extension = find(plugin);
+  const FfiExtension* extension = find(plugin.api());
   if (!extension)
     fail(Code::kNotImplemented, cat("custom call ", name, ": PJRT plugin ", plugin.path(),
                                     " cannot call back into this process"));

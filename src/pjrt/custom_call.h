@@ -9,7 +9,7 @@
 namespace tp::pjrt {
 
 // Can this plugin call back into the process?
-bool has_custom_calls(const Plugin& plugin);
+bool has_custom_calls(const PJRT_Api* api);
 
 // Makes `handler` the target of `stablehlo.custom_call @name` with api_version 4. `platform` is
 // XLA's: "Host", "CUDA".

@@ -23,6 +23,7 @@ class Event {
     if (event_) destroy<&PJRT_Api::PJRT_Event_Destroy>(api_, {.event = event_});
   }
   explicit operator bool() const { return event_ != nullptr; }
+  PJRT_Event* raw() const { return event_; }
 
   bool ready() const;  // never blocks
   // Throws the plugin's words where the work failed. Ctrl-C ends it (base/interrupt.h); the work

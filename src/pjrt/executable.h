@@ -34,6 +34,9 @@ class Executable {
     if (loaded_) destroy<&PJRT_Api::PJRT_LoadedExecutable_Destroy>(api_, {.executable = loaded_});
   }
 
+  PJRT_LoadedExecutable* raw() const { return loaded_; }
+  PJRT_LoadedExecutable* release() { return std::exchange(loaded_, nullptr); }
+
   // Per device: a sharded output's dims are the shard's. Nothing where the plugin cannot say.
   std::optional<std::vector<OutputType>> output_types() const;
   std::vector<Device> devices() const;  // in the order of execute()'s argument lists

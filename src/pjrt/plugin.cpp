@@ -89,8 +89,8 @@ int extension_type(const PJRT_Extension_Base& e) {
   return type;
 }
 
-const PJRT_Extension_Base* Plugin::extension(int type) const {
-  for (const PJRT_Extension_Base* e = api_->extension_start; e; e = e->next)
+const PJRT_Extension_Base* find_extension(const PJRT_Api* api, int type) {
+  for (const PJRT_Extension_Base* e = api->extension_start; e; e = e->next)
     if (extension_type(*e) == type) return e;
   return nullptr;
 }

@@ -22,8 +22,6 @@ class Plugin {
   int api_minor() const { return api_->pjrt_api_version.minor_version; }
   // What the plugin says about itself, as text: {"stablehlo_current_version", "1.13.3"}.
   std::vector<std::pair<std::string, std::string>> attributes() const;
-  // An extension of the API table (PJRT_Extension_Type), or null.
-  const PJRT_Extension_Base* extension(int type) const;
 
  private:
   Plugin(std::string path, const PJRT_Api* api) : path_(std::move(path)), api_(api) {}
@@ -32,6 +30,8 @@ class Plugin {
   const PJRT_Api* api_;
 };
 
+// An extension of an API table (PJRT_Extension_Type), or null.
+const PJRT_Extension_Base* find_extension(const PJRT_Api* api, int type);
 // As a number: a newer plugin has types that the header's enum does not.
 int extension_type(const PJRT_Extension_Base& e);
 

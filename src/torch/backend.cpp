@@ -64,9 +64,8 @@ struct Guard final : EventGuard {
     constexpr c10::DeviceIndex kMost = 16;  // of a host, where a plugin has not been asked
     if (client::client_exists())
       return static_cast<c10::DeviceIndex>(client::client().devices().size());
-    std::string name = flag_text(Flag::kDevice);
-    bool cpu = name.empty() || name == "CPU";
-    return cpu ? static_cast<c10::DeviceIndex>(flag_int(Flag::kCpuDeviceCount)) : kMost;
+    int promised = client::promised_devices();
+    return promised ? static_cast<c10::DeviceIndex>(promised) : kMost;
   }
   // The most that deviceCount() has said: autograd's threads, one a device, may still choose these.
   static std::atomic<c10::DeviceIndex> promised;

@@ -19,13 +19,13 @@ size_t count_devices() {
 void look_for_device(int index) {
   size_t count = count_devices();
   if (static_cast<size_t>(index) < count) return;
-  std::string platform = client::client().platform();
+  client::ComputationClient& c = client::client();
+  std::string fix = c.how_to_have(index + 1);
   fail(Code::kRuntime,
-       cat("device xla:", index, " does not exist: the ", platform, " client has ", count,
+       cat("device xla:", index, " does not exist: the ", c.platform(), " client has ", count,
            count == 1 ? " device, xla:0" : cat(" devices, xla:0 to xla:", count - 1)),
-       platform == "cpu" ? cat("set TORCH_PJRT_CPU_DEVICES=", index + 1,
-                               " before the import, or use a device that exists")
-                         : std::string("use a device that exists (torch_pjrt.devices())"));
+       fix.empty() ? "use a device that exists (torch_pjrt.devices())"
+                   : cat(fix, ", or use a device that exists"));
 }
 
 }  // namespace

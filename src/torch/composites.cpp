@@ -89,7 +89,10 @@ at::Tensor kaiser_window(int64_t length, std::optional<at::ScalarType> dtype,
 
 }  // namespace
 
+void register_attention(torch::Library& m);  // attention.cpp
+
 void register_composites(torch::Library& m) {
+  register_attention(m);
   m.impl("combinations", TP_FN(combinations));
   m.impl("kaiser_window", TP_FN(kaiser_window));
   m.impl("kaiser_window.periodic", TP_FN(kaiser_window_periodic));

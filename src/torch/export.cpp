@@ -74,7 +74,6 @@ std::vector<const ir::Node*> parameters_of(const ir::Graph& graph,
 Text text_of(std::vector<ir::Value> roots, const std::vector<ir::NodePtr>& leaves, size_t inputs,
              const std::string& name, lower::Dialects dialects) {
   Capabilities target;  // of some plugin that is not known
-  target.cpu = false;
   std::lock_guard lock(ir::graph_lock());
   ir::Graph graph = ir::build_graph(std::move(roots), [](const ir::Node&) { return false; });
   for (const ir::Node* n : graph.order) check_portable(*n);

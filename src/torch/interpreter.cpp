@@ -340,7 +340,7 @@ class Run {
 class HostInterpreter final : public exec::Interpreter {
  public:
   bool allowed() override {
-    static const bool on_host = client::client().platform() == "cpu";
+    static const bool on_host = client::client().capabilities().has(Fact::kHostMemory);
     return on_host && !at::globalContext().deterministicAlgorithms();
   }
   bool has_kernel(const Node& n) override {

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "client/registry.h"
 #include "torch/around.h"
 #include "torch/errors.h"
 #include "torch/kernels.h"
@@ -42,6 +43,16 @@ bool needs_cpu(const Stack& stack, size_t args, bool writes) {
   return mask && !(writes && count == 1);
 }
 
+bool lacks(Fact f) { return !client::client().capabilities().has(f); }
+
+bool has_doubles(const Stack& stack, size_t args) {
+  for (size_t i = stack.size() - args; i < stack.size(); ++i)
+    if (stack[i].isTensor() && stack[i].toTensor().defined() &&
+        c10::toRealValueType(stack[i].toTensor().scalar_type()) == at::kDouble)
+      return true;
+  return false;
+}
+
 // TorchScript's interpreter gives indices as a list of any type.
 void make_typed(const OpInfo& op, Stack& stack, size_t args) {
   for (size_t i = 0; i < op.args.size() && i < args; ++i) {
@@ -65,6 +76,9 @@ class Kernel final : public c10::OperatorKernel {
     if (takes_indices_) make_typed(*form_.op, *stack, args);
     ops::Masks masks = form_.op->row->masks;
     if (masks != ops::Masks::kNone && needs_cpu(*stack, args, masks == ops::Masks::kWritten))
+      return cpu_fallback(op, stack);
+    Fact needs = form_.op->row->for_doubles;
+    if (needs != Fact::kNone && lacks(needs) && has_doubles(*stack, args)) [[unlikely]]
       return cpu_fallback(op, stack);
     auto record = [&] { record_boxed(form_, op.schema(), stack); };
     if (around_) [[unlikely]]

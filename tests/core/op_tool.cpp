@@ -154,7 +154,7 @@ struct Plugin {
     spec.compile_options.emplace_back(name, v);
   }
   void start() {
-    if (tried) spec.capabilities = client::cpu_capabilities(mistakes);
+    if (tried) spec.mistakes = mistakes;
     use_plugin(spec);
   }
 };

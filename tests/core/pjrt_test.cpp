@@ -397,7 +397,7 @@ std::string call_times_k(int k) {
 }
 
 TEST(CustomCall, RegisteredFunctionRunsInsideAProgram) {
-  ASSERT_TRUE(has_custom_calls(plugin()));
+  ASSERT_TRUE(has_custom_calls(plugin().api()));
   register_custom_call(plugin(), "test_times_k", "Host", times_k);
   auto client = make_client();
   Executable program = client->compile(call_times_k(5), {});

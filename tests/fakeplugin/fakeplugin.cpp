@@ -1,8 +1,8 @@
 // A PJRT plugin that computes nothing: buffers are host memory, programs give zeros, faults come by
 // script (script.h). Use it as TORCH_PJRT_PLUGIN=FAKE:/path/libfakeplugin.so PJRT_DEVICE=FAKE;
 // TORCH_PJRT_FAKE_SCRIPT is read when a client or a topology is made, TORCH_PJRT_FAKE_DEVICES says
-// how many devices it has (1). Entries that it lacks are null, as in real plugins of other
-// versions.
+// how many devices it has (1), TORCH_PJRT_FAKE_WITHOUT which entries it lacks. Entries that it
+// lacks are null, as in real plugins of other versions.
 #include <cstdlib>
 #include <cstring>
 #include <string_view>

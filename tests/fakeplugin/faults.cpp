@@ -1,5 +1,7 @@
 #include "faults.h"
 
+#include <cstdlib>
+#include <string>
 #include <string_view>
 
 namespace fake {
@@ -35,6 +37,12 @@ struct Wrapped {
 template <auto Fn>
 void wrap(PJRT_Api& api, std::string_view name) {
   if (!(api.*Fn)) return;
+  const char* without = std::getenv("TORCH_PJRT_FAKE_WITHOUT");
+  if (without &&
+      ("," + std::string(without) + ",").find("," + std::string(name) + ",") != std::string::npos) {
+    api.*Fn = nullptr;
+    return;
+  }
   Wrapped<Fn>::original = api.*Fn;
   Wrapped<Fn>::name = name;
   api.*Fn = Wrapped<Fn>::call;
@@ -85,6 +93,12 @@ void wrap_for_faults(PJRT_Api& api) {
   WRAP(PJRT_LoadedExecutable_Execute);
   WRAP(PJRT_LoadedExecutable_AddressableDevices);
   WRAP(PJRT_LoadedExecutable_Destroy);
+  WRAP(PJRT_Executable_GetCompiledMemoryStats);
+  WRAP(PJRT_TopologyDescription_Create);
+  WRAP(PJRT_TopologyDescription_Destroy);
+  WRAP(PJRT_TopologyDescription_PlatformName);
+  WRAP(PJRT_TopologyDescription_GetDeviceDescriptions);
+  WRAP(PJRT_Compile);
 }
 
 }  // namespace fake

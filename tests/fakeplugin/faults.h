@@ -5,7 +5,8 @@
 
 namespace fake {
 
-// Call once, when the table is filled.
+// Call once, when the table is filled. Empties the entries that TORCH_PJRT_FAKE_WITHOUT names,
+// joined by commas: what an older plugin lacks.
 void wrap_for_faults(PJRT_Api& api);
 
 }  // namespace fake

@@ -36,6 +36,7 @@ std::string trim(std::string_view s) {
 }
 
 constexpr auto kHang = static_cast<PJRT_Error_Code>(-1);  // the words are milliseconds
+constexpr auto kCrash = static_cast<PJRT_Error_Code>(-2);
 
 // kind:number=CODE words   or   slow:number=milliseconds
 bool parse_entry(const std::string& entry, Faults& out) {
@@ -52,6 +53,10 @@ bool parse_entry(const std::string& entry, Faults& out) {
   std::string code = value.substr(0, value.find(' '));
   if (code == "HANG") {
     out[{kind, number}] = {kHang, trim(value.substr(code.size()))};
+    return true;
+  }
+  if (code == "CRASH") {
+    out[{kind, number}] = {kCrash, ""};
     return true;
   }
   for (size_t i = 1; i < std::size(kCodes); ++i)
@@ -93,6 +98,7 @@ std::optional<Fault> next(std::string_view kind) {
   auto it = s.faults.find({std::string(kind), number});
   if (it == s.faults.end()) return std::nullopt;
   Fault fault = it->second;
+  if (fault.code == kCrash) std::abort();
   if (fault.code != kHang) return fault;
   lock.unlock();
   sleep_ms(fault.words);

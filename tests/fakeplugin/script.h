@@ -8,7 +8,7 @@
 // same); slow:n=MS (the n-th execute's outputs are ready MS milliseconds later);
 // slow_download:n=MS; and every entry of the C API by its own name (PJRT_Buffer_ReadyEvent). HANG
 // MS instead of a code: the call goes well, but only after MS milliseconds or once another script
-// is set.
+// is set. CRASH: the call aborts the process.
 #pragma once
 #include <pjrt_c_api.h>
 

@@ -298,6 +298,17 @@ def case_a_mask_is_the_same_on_every_mesh():
         assert mask(mesh, spec).equal(one), spec
 
 
+def case_each_device_makes_its_own_part_of_a_mask():
+    for mesh, spec in ((LINE, ("d", None)), (GRID, ("x", "y"))):
+        x = spmd.mark_sharding(torch.ones(640, 48, device="xla"), mesh, spec)
+        y = F.dropout(x, 0.5)
+        torch_pjrt.sync()
+        text = optimized()
+        assert "[640,48]" not in text, text  # of any type
+        assert "f32[80,48]" in text or "f32[320,12]" in text, text
+        assert 0.4 < y.cpu().count_nonzero().item() / y.numel() < 0.6
+
+
 # ---- tensors as torch knows them
 
 

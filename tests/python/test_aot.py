@@ -1,7 +1,9 @@
 """Programs for hardware that is not there: what they need, files of them, and what is refused."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 import zipfile
 from dataclasses import replace
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fake_plugin import fake_env
+from fake_plugin import ROOT, fake_env
 from torch import nn
 
 import torch_pjrt
@@ -301,7 +303,8 @@ def test_fit_tells_bytes_a_device_by_program_of_an_unchanged_script(run_python, 
     assert "done (2,)" in done.stdout
     table = done.stdout[done.stdout.index("fake:2: 2 devices of kind fake") :].splitlines()
     assert table[2].split()[:2] == ["ops", "runs"]
-    rows = [line.split() for line in table[3:]]
+    assert table[-1] == "on the host, which cuts the graph: aten::_linalg_eigh (1 times)"
+    rows = [line.split() for line in table[3:-1]]
     step = next(r for r in rows if r[1] == "3")
     sync = SCRIPT.splitlines().index("    torch_pjrt.sync()") + 1
     assert f"train.py:{sync}" in step
@@ -312,7 +315,7 @@ def test_fit_records_as_an_accelerator_would(run_python, fake, script, tmp_path)
     texts = []
     for folder, env, words in (
         ("there", fake_env(fake) | {"TORCH_PJRT_TIERS": "off"}, [script]),
-        ("here", {}, ["-m", "torch_pjrt._fit", tmp_path / "here", script]),
+        ("here", {}, ["-m", "torch_pjrt._fit", tmp_path / "here", "fake", script]),
     ):
         env |= {"TORCH_PJRT_DUMP_TO": str(tmp_path / folder), "TORCH_PJRT_TIERS": "off"}
         done = run_python(*map(str, words), own_start=True, **env)
@@ -409,13 +412,86 @@ print(program.kind, "|", m, "|", program.cost, program.collectives)
 """
 
 
+EIGHT = """
+import torch, torch_pjrt
+from torch_pjrt import aot, spmd
+F = torch.nn.functional
+mesh = spmd.Mesh(range(8), (2, 4), ("data", "model"))
+w1, w2, x = torch.randn(256, 64), torch.randn(16, 256), torch.randn(32, 64)
+w1 = spmd.mark_sharding(w1.to("xla"), mesh, ("model", None))
+w2 = spmd.mark_sharding(w2.to("xla"), mesh, (None, "model"))
+x = spmd.mark_sharding(x.to("xla"), mesh, ("data", None))
+loss = F.linear(F.relu(F.linear(x, w1)), w2).square().mean()
+program = aot.compile(torch_pjrt.graph.of([loss]), topology={topology!r})
+assert program.devices == 8
+# Partial products over "model", and the mean over "data".
+assert program.collectives == {{"all-reduce": 2}}, program.collectives
+whole = sum(t.numel() * t.element_size() for t in (w1, w2, x))
+print(program.kind, program.collectives, program.memory)
+assert program.memory.arguments < whole / 2, (program.memory, whole)
+"""
+
+
+def skip_without(topology: str) -> int:
+    """Bytes a device, where the plugin that compiles for it is installed; else skips."""
+    try:
+        return _topologies.resolve(None, topology).memory
+    except RuntimeError as error:
+        return pytest.skip(f"its wheel is not installed here: {' '.join(str(error).split())}")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("topology", ["h100:8"])
+def test_real_plugins_compile_for_eight_devices(run_python, topology):
+    skip_without(topology)
+    env = {"TORCH_PJRT_CPU_DEVICES": "8"}
+    done = run_python(code=EIGHT.format(topology=topology), own_start=True, **env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    print(done.stdout)
+
+
+# Modules that a plugin does not compile; docs/aot.md says why.
+REFUSED: dict[str, tuple[str, ...]] = {"v5e:2x2": (), "h200:1": ()}
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(("topology", "platform"), [("v5e:2x2", "tpu"), ("h200:1", "cuda")])
+def test_real_plugins_compile_a_cover_of_all_ops(fake, tmp_path, topology, platform):
+    skip_without(topology)
+    tool = [sys.executable, ROOT / "tests" / "ops" / "cover.py"]
+    env = os.environ | fake_env(fake) | {"TORCH_PJRT_FAKE_PLUGIN": fake}
+    del env["TORCH_PJRT_PLUGIN"]
+    folder = tmp_path / "modules"
+    made = subprocess.run([*tool, "record", folder, platform], env=env, capture_output=True,
+                          text=True, timeout=3600, check=False)  # fmt: skip
+    assert made.returncode == 0, made.stderr[-3000:]
+    assert json.loads(made.stdout.splitlines()[-1])["cover"] > 250
+    there = subprocess.run([*tool, "compile", folder, topology], capture_output=True, text=True,
+                           timeout=3600, check=False)  # fmt: skip
+    assert there.returncode == 0, there.stderr[-3000:]
+    answers = [json.loads(line) for line in there.stdout.splitlines()]
+    wrong = [a for a in answers if "words" in a]
+    unexpected = [a for a in wrong if not any(w in a["words"] for w in REFUSED[topology])]
+    print(len(answers), "modules", sum(a.get("seconds", 0) for a in answers), "s")
+    assert not unexpected
+
+
+@pytest.mark.nightly
+def test_fit_of_a_training_script_ends_with_the_real_plugin(run_python, tmp_path):
+    limit = skip_without("v5e:2x2")
+    path = tmp_path / "train.py"
+    path.write_text(SCRIPT.replace("sys.argv[1:]", "[]"))
+    done = run_python("-m", "torch_pjrt", "fit", str(path), "--topology", "v5e:2x2", own_start=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"TPU v5 lite, {aot.size(limit)} each" in done.stdout
+    assert done.stdout.count("  fits") >= 2
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("topology", ["v5e:2x2", "h200:1"])
 def test_real_plugins_compile_a_training_step_without_hardware(run_python, topology):
-    try:
-        limit = _topologies.resolve(None, topology).memory
-    except RuntimeError as error:
-        pytest.skip(f"its wheel is not installed here: {' '.join(str(error).split())}")
+    limit = skip_without(topology)
     done = run_python(code=STEP.format(topology=topology, limit=limit), own_start=True)
     assert done.returncode == 0, done.stdout + done.stderr
     print(done.stdout)

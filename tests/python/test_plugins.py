@@ -174,7 +174,7 @@ FAILS = {
     "no class": ("x = 1", "AttributeError: "),
     "options": (
         "class Plugin:\n    def client_create_options(self): return 7",
-        "its options must be dicts",
+        "client_create_options() must give a dict",
     ),
 }
 

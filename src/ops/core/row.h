@@ -179,6 +179,9 @@ struct Row {
   // Integers by what may be the number 0: eager raises then; of tensors nobody looks.
   bool divides = false;
   Masks masks = Masks::kNone;
+  // Calls with a tensor of float64 or complex128 need this of the plugin; without it they run on
+  // the CPU, which cuts the graph.
+  Fact for_doubles = Fact::kNone;
   const IndexRule* index = nullptr;  // the values that an index argument may have
   bool effects = false;  // beyond its results: a compiler may not drop, move or merge it
   // About one instruction an element, or a window: XLA's fusions compute it again for each user

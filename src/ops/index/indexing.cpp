@@ -193,8 +193,37 @@ V running(Builder& b, V v, int64_t dim, Red how) {
   return b.slice_dim(b.reshape(sum, whole.dims()), dim, 0, n);
 }
 
-V running(Builder& b, V v, int64_t dim, const ScanStep& step) {
+namespace {
+
+// A pass of running() at a shift that the loop doubles: the step's code stands there once. What
+// comes from in front of the first element is not used.
+std::vector<V> running_pass(Builder& b, std::span<const V> state, int64_t dim,
+                            const ScanStep& step) {
+  V shift = state[0], v = state[1];
   int64_t n = v.dim(static_cast<size_t>(dim));
+  IntList none(v.dims().size(), 0);
+  V wide = b.pad(v, b.zeros(ir::scalar_type(v.dtype())), with_axis(none, dim, n), none, none);
+  std::vector<V> starts(v.dims().size(), b.zeros(shift.type));
+  starts[static_cast<size_t>(dim)] = b.sub(b.constant_int(n, shift.type), shift);
+  V later = step(b, b.dynamic_slice(wide, starts, v.dims()), v);
+  V place = positions(b, v.dims(), dim, shift.dtype());
+  V reached = b.compare(place, b.broadcast_to(shift, v.dims()), hlo::Cmp::kGe);
+  return {b.add(shift, shift), b.select(reached, later, v)};
+}
+
+}  // namespace
+
+V running(Builder& b, V v, int64_t dim, const ScanStep& step) {
+  constexpr int64_t kMostWrittenOut = 16;
+  int64_t n = v.dim(static_cast<size_t>(dim));
+  if (n > kMostWrittenOut) {
+    auto more = [n](Builder& c, std::span<const V> s) -> std::vector<V> {
+      return {c.compare(s[0], c.constant_int(n, s[0].type), hlo::Cmp::kLt)};
+    };
+    auto pass = [&](Builder& c, std::span<const V> s) { return running_pass(c, s, dim, step); };
+    V init[] = {b.constant_int(1, ir::scalar_type(DType::kS64)), v};
+    return b.while_loop(init, more, pass)[1];
+  }
   for (int64_t shift = 1; shift < n; shift *= 2) {
     V later = step(b, b.slice_dim(v, dim, 0, n - shift), b.slice_dim(v, dim, shift, n));
     V parts[] = {b.slice_dim(v, dim, 0, shift), later};

@@ -114,9 +114,18 @@ void c2r(Lowering& l, std::vector<V>& out) {
 }
 
 const Row kRows[] = {
-    {.name = "aten::_fft_c2c", .lower = c2c, .out = {.row_major = true}},
-    {.name = "aten::_fft_r2c", .lower = r2c, .out = {.row_major = true}},
-    {.name = "aten::_fft_c2r", .lower = c2r, .out = {.row_major = true}},
+    {.name = "aten::_fft_c2c",
+     .lower = c2c,
+     .out = {.row_major = true},
+     .for_doubles = Fact::kDoubleFft},
+    {.name = "aten::_fft_r2c",
+     .lower = r2c,
+     .out = {.row_major = true},
+     .for_doubles = Fact::kDoubleFft},
+    {.name = "aten::_fft_c2r",
+     .lower = c2r,
+     .out = {.row_major = true},
+     .for_doubles = Fact::kDoubleFft},
 };
 
 }  // namespace

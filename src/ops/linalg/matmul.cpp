@@ -21,8 +21,33 @@ const Contract kBatched{{0}, {0}, {2}, {1}};
 const Contract kSummedBatch{{}, {}, {0, 2}, {0, 1}};
 const Contract kVecVec{{}, {}, {0}, {0}};
 
+// Ops that only move elements of their first operand.
+bool moves(const ir::Node& n) {
+  return has_word("torch_pjrt::view torch_pjrt::expand aten::clone aten::index_select",
+                  n.kind().name);
+}
+
+// The half type that a float32 value was lifted from, moved elements or not; else its own.
+DType exact_type(ir::Value v) {
+  while (moves(*v.node)) v = v.node->operands()[0];
+  DType t = v.type().dtype();
+  if (std::string_view(v.node->kind().name) != "torch_pjrt::cast" || t != DType::kF32) return t;
+  DType from = v.node->operands()[0].type().dtype();
+  return from == DType::kF16 || from == DType::kBF16 ? from : t;
+}
+
+// Products of halves that were lifted to float32 (attention) are the halves' own, exact in float32.
 V product(Lowering& l, std::string_view x, std::string_view y, const Contract& c) {
-  return l.builder().dot(l.in(x), l.in(y), c.batch_a, c.batch_b, c.a, c.b, compute_type(l).dtype());
+  Builder& b = l.builder();
+  V v = l.in(x), w = l.in(y);
+  DType t = exact_type(l.node().operands()[static_cast<size_t>(l.operand(x))]),
+        out = compute_type(l).dtype();
+  if (t != v.dtype() && t == exact_type(l.node().operands()[static_cast<size_t>(l.operand(y))])) {
+    b.set_precision(Builder::Precision::kDefault);
+    v = b.convert(v, t);
+    w = b.convert(w, t);
+  }
+  return b.dot(v, w, c.batch_a, c.batch_b, c.a, c.b, out);
 }
 
 template <Text x, Text y, const Contract& c>

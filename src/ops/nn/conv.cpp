@@ -94,11 +94,11 @@ V repeat_channels(Builder& b, V x, int64_t times) {
   return times == 1 ? x : apply_taps(b, x, 1, taps);
 }
 
-bool for_cpu(const Builder& b) { return b.target().cpu; }
+bool splits_groups(const Builder& b) { return b.target().has(Fact::kSlowGroups); }
 
 // Of `kernel` dims [O, C/groups, k...] over x.
 bool unrolls(const Builder& b, V x, Ints kernel, int64_t groups) {
-  return for_cpu(b) && groups > 1 && groups == x.dim(1) && kernel[1] == 1 &&
+  return splits_groups(b) && groups > 1 && groups == x.dim(1) && kernel[1] == 1 &&
          volume(spatial(kernel)) <= kDepthwiseTaps;
 }
 
@@ -127,13 +127,38 @@ V correlate_depthwise(Builder& b, V x, V kernel, const Window& w) {
   return sum;
 }
 
+// The same of any groups: at each kernel position a product over the channels.
+V correlate_shifted(Builder& b, V x, V kernel, const Window& w) {
+  Ints sizes = spatial(kernel.dims());
+  IntList out = slid(w, spatial(x.dims()), sizes);
+  int64_t n = x.dim(0), g = w.groups, in = kernel.dim(1), each = kernel.dim(0) / g, k = 0;
+  IntList all = joined({n, g, each, in}, out);
+  x = padded(b, x, w);
+  V flat = b.reshape(kernel, IntList{g, each, in, volume(sizes)});
+  IntList from{0, 1, 3}, of_kernel{1, 2, 3}, channel{3};
+  for (size_t i = 4; i < all.size(); ++i) from.push_back(static_cast<int64_t>(i));
+  V sum;
+  for (const IntList& at : positions(sizes)) {
+    V part = b.reshape(seen_from(b, x, w, at, out), joined({n, g, in}, out));
+    V column = b.reshape(b.slice_dim(flat, 3, k, k + 1), IntList{g, each, in});
+    V products = b.mul(b.broadcast(part, part.type.with(all), from),
+                       b.broadcast(column, column.type.with(all), of_kernel));
+    V term = b.reduce(products, channel, Builder::Red::kSum);
+    sum = sum ? b.add(sum, term) : term;
+    ++k;
+  }
+  return b.reshape(sum, joined({n, g * each}, out));
+}
+
 V correlate(Builder& b, V x, V kernel, const Window& w) {
   IntList dims =
       joined({x.dim(0), kernel.dim(0)}, slid(w, spatial(x.dims()), spatial(kernel.dims())));
   Type out = x.type.with(dims);
   if (x.type.numel() == 0 || kernel.type.numel() == 0 || out.numel() == 0) return b.zeros(out);
   if (unrolls(b, x, kernel.dims(), w.groups)) return correlate_depthwise(b, x, kernel, w);
-  if (for_cpu(b) && w.groups > 1 && w.groups <= kSplitGroups) {
+  if (ir::is_wide_int(x.dtype()) && !b.target().has(Fact::kWideConvolutions))
+    return correlate_shifted(b, x, kernel, w);
+  if (splits_groups(b) && w.groups > 1 && w.groups <= kSplitGroups) {
     Window one = w;
     one.groups = 1;
     std::vector<V> parts;
@@ -209,7 +234,7 @@ V weight_gradient_conv(Builder& b, V x, V grad, const Window& w, Type out) {
   IntList order = range(0, x.rank()), swapped = order, lhs;
   std::swap(swapped[0], swapped[1]);
   lhs = swapped;
-  bool features = w.groups > 1 && for_cpu(b);
+  bool features = w.groups > 1 && splits_groups(b);
   if (features) {
     int64_t n = x.dim(0), in = x.dim(1) / w.groups;
     V split = b.reshape(x, joined({n, w.groups, in}, spatial(x.dims())));
@@ -239,7 +264,7 @@ V weight_gradient(Builder& b, V x, V grad, const ConvArgs& c, Type out) {
     w.high.push_back((out.dim(i + 2) - 1) * c.dilation[i] + (grad.dim(i + 2) - 1) * c.stride[i] +
                      1 - x.dim(i + 2) - c.padding[i]);
   if (unrolls(b, x, out.dims(), c.groups)) return weight_gradient_depthwise(b, x, grad, w, out);
-  if (!for_cpu(b) || c.groups == 1 || c.groups > kSplitGroups)
+  if (!splits_groups(b) || c.groups == 1 || c.groups > kSplitGroups)
     return weight_gradient_conv(b, x, grad, w, out);
   Type part = out.with(with_dim(out.dims(), 0, out.dim(0) / c.groups));
   w.groups = 1;

@@ -153,28 +153,49 @@ V eta_polynomials(Builder& b, V eta) {
   IntList dims{n, eta.type.numel()};
   V table = b.constant_table(kIgamma, ir::make_type(DType::kF64, IntList{n, n}));
   Type t = ir::make_type(DType::kF64, dims);
-  V sum = b.zeros(t), power = b.broadcast_to(flat, dims);
-  for (int64_t i = n; i-- > 0;) {
-    V c = b.broadcast(b.reshape(b.slice_dim(table, 1, i, i + 1), IntList{n}), t, IntList{0});
-    sum = b.add(b.mul(sum, power), c);
-  }
-  return sum;
+  // Horner's rule, the last column first; state: column, sum, eta, table.
+  auto more = [](Builder& c, std::span<const V> v) -> std::vector<V> {
+    return {c.compare(v[0], 0, Cmp::kGe)};
+  };
+  auto step = [&](Builder& c, std::span<const V> v) -> std::vector<V> {
+    V at[] = {c.zeros(v[0].type), v[0]};
+    V column = c.reshape(c.dynamic_slice(v[3], at, IntList{n, 1}), IntList{n});
+    V sum = c.add(c.mul(v[1], c.broadcast_to(v[2], dims)), c.broadcast(column, t, IntList{0}));
+    return {c.sub(v[0], 1), sum, v[2], v[3]};
+  };
+  V init[] = {b.constant_int(n - 1, ir::scalar_type(DType::kS32)), b.zeros(t), flat, table};
+  return b.while_loop(init, more, step)[1];
 }
 
 // The sum over powers of 1/a; it ends where its terms grow again.
 V uniform_sum(Builder& b, const Point& p, V eta) {
   V rows = eta_polynomials(b, eta);
-  V sum = b.zeros(p.a.type), power = b.ones(p.a.type);
-  V last = b.constant(kInf, p.a.type), on = b.ones(p.a.type.with(DType::kPred));
-  for (int64_t k = 0; k < kIgammaTerms; ++k) {
-    V term = b.mul(b.reshape(b.slice_dim(rows, 0, k, k + 1), p.a.dims()), power);
-    V size = b.abs(term);
-    on = b.and_(on, b.compare(size, last, Cmp::kLe));
-    sum = b.select(on, b.add(sum, term), sum);
-    last = size;
-    power = b.div(power, p.a);
-  }
-  return sum;
+  int64_t count = p.a.type.numel();
+  // State: k, sum, a^-k, the last term's size, whether terms still shrink, the rows, a.
+  auto more = [](Builder& c, std::span<const V> v) -> std::vector<V> {
+    return {c.compare(v[0], static_cast<double>(kIgammaTerms), Cmp::kLt)};
+  };
+  auto step = [&](Builder& c, std::span<const V> v) -> std::vector<V> {
+    V at[] = {v[0], c.zeros(v[0].type)};
+    V row = c.dynamic_slice(v[5], at, IntList{1, count});
+    V term = c.mul(c.reshape(row, v[1].dims()), v[2]), size = c.abs(term);
+    V on = c.and_(v[4], c.compare(size, v[3], Cmp::kLe));
+    return {c.add(v[0], 1),
+            c.select(on, c.add(v[1], term), v[1]),
+            c.div(v[2], v[6]),
+            size,
+            on,
+            v[5],
+            v[6]};
+  };
+  V init[] = {b.zeros(ir::scalar_type(DType::kS32)),
+              b.zeros(p.a.type),
+              b.ones(p.a.type),
+              b.constant(kInf, p.a.type),
+              b.ones(p.a.type.with(DType::kPred)),
+              rows,
+              p.a};
+  return b.while_loop(init, more, step)[1];
 }
 
 V uniform(Builder& b, const Point& p, Tail tail) {
