@@ -186,6 +186,7 @@ _TPU_ALONE = {
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_WORKER_ID": "0",
     "TPU_LOG_DIR": "disabled",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # no chip is held, so that processes need not exclude others
 }
 
 

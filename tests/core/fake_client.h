@@ -100,7 +100,7 @@ class FakeClient final : public client::ComputationClient {
 
   std::string platform() const override { return "double"; }
   std::string platform_version() const override { return "1"; }
-  Capabilities capabilities() const override { return of_platform("cpu"); }
+  Capabilities capabilities() const override { return client::of_platform("cpu"); }
   std::span<const client::DeviceInfo> devices() const override { return devices_; }
   Hash128 environment_hash() const override { return hash_text("FakeClient"); }
 

@@ -5,8 +5,8 @@
 
 `record` runs on the fake plugin (TORCH_PJRT_FAKE_PLUGIN): values are zeros, modules are those of
 PLATFORM ("tpu"). It keeps a cover: few modules that have every statement with every element type.
-`compile` prints a line of JSON for each module: its file, seconds, and the plugin's words where it
-does not compile.
+`compile` prints a line of JSON for each module: its file, seconds, and the plugin's words and the
+module's ops where it does not compile.
 """
 
 import argparse
@@ -192,6 +192,9 @@ def compile_all(folder: Path, topology: str) -> None:
     for answer in found.values():
         if answer.pop("begins", False):
             answer["words"] = f"no end in {SECONDS} s, or a crash"
+        if "words" in answer:
+            text = (folder / answer["file"]).read_text()
+            answer["ops"] = sorted(set(re.findall(r'loc\("(aten::\w+)"', text)))
         print(json.dumps(answer))
 
 

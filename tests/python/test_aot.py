@@ -450,8 +450,8 @@ def test_real_plugins_compile_for_eight_devices(run_python, topology):
     print(done.stdout)
 
 
-# Modules that a plugin does not compile; docs/aot.md says why.
-REFUSED: dict[str, tuple[str, ...]] = {"v5e:2x2": (), "h200:1": ()}
+# Ops whose modules a plugin does not compile in time; docs/aot.md says why.
+REFUSED = {"v5e:2x2": {"aten::igamma", "aten::igammac"}, "h200:1": set()}
 
 
 @pytest.mark.nightly
@@ -472,7 +472,7 @@ def test_real_plugins_compile_a_cover_of_all_ops(fake, tmp_path, topology, platf
     assert there.returncode == 0, there.stderr[-3000:]
     answers = [json.loads(line) for line in there.stdout.splitlines()]
     wrong = [a for a in answers if "words" in a]
-    unexpected = [a for a in wrong if not any(w in a["words"] for w in REFUSED[topology])]
+    unexpected = [a for a in wrong if not REFUSED[topology] & set(a["ops"])]
     print(len(answers), "modules", sum(a.get("seconds", 0) for a in answers), "s")
     assert not unexpected
 

@@ -65,8 +65,10 @@ V Random::normal(Type t) {
   bool wide = t.dtype() == DType::kF64;
   V low = b_.convert(bits(half.with(wide ? DType::kU64 : DType::kU32)), t.dtype());
   V u = b_.mul(b_.add(low, 0.5), std::ldexp(1.0, wide ? -64 : -32));
-  V radius = b_.sqrt(b_.mul(b_.log(u), -2.0));
-  V angle = b_.mul(uniform(half), 2 * std::numbers::pi);
+  // Kept: both numbers of a pair need both, and a fusion would compute the bits for each again.
+  auto kept = [&](V v) { return b_.op("stablehlo.optimization_barrier", {v}, v.type); };
+  V radius = kept(b_.sqrt(b_.mul(b_.log(u), -2.0)));
+  V angle = kept(b_.mul(uniform(half), 2 * std::numbers::pi));
   V parts[] = {b_.mul(radius, b_.unary("stablehlo.cosine", angle)),
                b_.mul(radius, b_.unary("stablehlo.sine", angle))};
   V both = b_.concat(parts, 0);
