@@ -7,8 +7,8 @@ import torch
 logger = logging.getLogger(__name__)
 _WORDS = {"default": "medium", "high": "high", "highest": "highest"}
 _WARNING_MESSAGE = (
-    "set_mat_mul_precision sets torch.set_float32_matmul_precision: it holds for all devices of the "
-    "process, and for what is recorded from now on"
+    "set_mat_mul_precision sets torch.set_float32_matmul_precision: it holds for all devices of "
+    "the process, and for what is recorded from now on"
 )
 
 
