@@ -149,15 +149,16 @@ def judge(run: Run, checkout: Path, go_on: bool) -> dict[str, tuple[str, str]]:
     found = outcomes(run)
     for _ in range(5):
         missing = [t for t in run.tests if t not in found and t != SCRIPT]
-        if not missing or not found:
+        if not missing:
             break
-        execute(run, checkout, missing)
+        if found:
+            execute(run, checkout, missing)
         more = outcomes(run)
-        if more.keys() == found.keys():  # it takes no names, or stops at the first that fails
+        if more.keys() == found.keys():  # its own main fails, takes no names, or stops early
             execute(run, checkout, missing, its_own_main=False)
             more = outcomes(run)
         if more.keys() == found.keys():
-            break  # a name that it has not
+            break  # names that it has not
         found = more
     lost = ("missing", said[-600:])
     return {t: found.get(t, lost) for t in run.tests}

@@ -239,6 +239,28 @@ def case_a_forked_child_is_refused_in_words():
     assert "fork" in text, text
 
 
+def case_a_mark_with_gradients_is_kept_by_a_traced_graph():
+    from functorch.compile import aot_function, make_boxed_func
+
+    graphs = []
+
+    def keep(graph, _):
+        graphs.append([str(n.target) for n in graph.graph.nodes])
+        return make_boxed_func(graph)
+
+    def f(x):
+        return spmd.mark_sharding_with_gradients(torch.sin(x), LINE, ("d",)) + 42
+
+    x = torch.randn(8).to("xla").requires_grad_()
+    y = aot_function(f, keep)(x)
+    y.sum().backward()
+    torch_pjrt.sync()
+    assert [g.count("torch_pjrt.constrain.default") for g in graphs] == [1, 1]
+    for t in (y, x.grad):
+        assert spmd.sharding_of(t).spec == ("d",)
+    torch.testing.assert_close(x.grad.cpu(), x.detach().cpu().cos())
+
+
 def case_tensors_are_marked_inside_torch_compile():  # X#6916
     @torch.compile(backend="openxla", fullgraph=True)
     def f(x, w):

@@ -20,7 +20,6 @@ __all__ = [
 
 REPLICATED, TILED, PARTIAL = 0, 3, 5
 _auto = {"on": False}
-_made: set[tuple[Any, ...]] = set()  # which shardings there were
 
 
 class OpSharding:
@@ -40,9 +39,9 @@ class OpSharding:
         handle = mesh.sharding(spec)
         made = cls([], [], [], _kind(handle))
         made.mesh, made.spec = mesh, tuple(spec)
-        key = (mesh, str(spec))
-        if key not in _made:
-            _made.add(key)
+        made_before = vars(mesh).setdefault("_op_shardings", set())  # of this very mesh
+        if str(spec) not in made_before:
+            made_before.add(str(spec))
             _counts.add("CreateOpSharding")
         return made
 
