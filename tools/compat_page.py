@@ -77,7 +77,10 @@ def frameworks() -> list[str]:
         "Each program of `tests/frameworks/programs` runs unchanged on the device and on the CPU;"
         " results are equal (`tests/frameworks/test_frameworks.py`).",
         "",
-        "A cut is a value that the framework's own code reads; the lines that cut most are named.",
+        "A cut is a value that the framework's own code reads; the lines that cut most are named."
+        " `reference_loop` is the training loop of"
+        " torchvision's and timm's references, written out: their packages do not stand beside this"
+        " PyTorch.",
         "",
         "| program | programs compiled | launches | cuts | ops on the CPU | cut most by |",
         "|---|---|---|---|---|---|",
