@@ -99,3 +99,9 @@ def test_equal_options_give_equal_bytes():
 def test_missing_counts_never_leave_the_process():
     with pytest.raises(ValueError, match="at least one"):
         _C.encode_compile_options({"num_replicas": 0})
+
+
+@pytest.mark.parametrize(("level", "number"), [(0, None), (9, [9]), (19, [19]), (39, [39])])
+def test_an_optimization_level_is_written_where_there_is_one(level, number):
+    ours = decode(decode(_C.encode_compile_options({"optimization_level": level}))[3][0])
+    assert ours.get(24) == number
