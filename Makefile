@@ -57,11 +57,15 @@ TORCHES ?= 2.13.0 2.14.1
 WHEEL_ENV := build/env-$(notdir $(PYTHON))
 WHEEL_PY := PATH="$(CURDIR)/$(WHEEL_ENV)/bin:$$PATH" $(WHEEL_ENV)/bin/python
 SPACE := $(subst ,, )
+# Of no Python's folder, so that the core is compiled once for all of them.
+PJRT_HEADERS ?= $(CURDIR)/build/pjrt
 .PHONY: wheel sdist
 $(WHEEL_ENV)/.installed: requirements/wheel.txt requirements/cpu-plugins.txt
 	$(PYTHON) -m venv $(WHEEL_ENV)
 	$(WHEEL_PY) -m pip install --quiet -r requirements/wheel.txt
 	$(WHEEL_PY) -m pip install --quiet --no-deps --require-hashes -r requirements/cpu-plugins.txt
+	@mkdir -p build/pjrt
+	cp -pu $$($(WHEEL_PY) cmake/python_env.py | sed -n 's/^PJRT_INCLUDE=//p')/*.h build/pjrt
 	@touch $@
 
 wheel: $(WHEEL_ENV)/.installed build/.system
@@ -69,7 +73,8 @@ wheel: $(WHEEL_ENV)/.installed build/.system
 	$(WHEEL_PY) tools/torch_sdk.py build/torch $(TORCHES)
 	TORCH_PJRT_TORCHES="$(subst $(SPACE),;,$(TORCHES:%=build/torch/%/torch))" \
 	    CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) \
-	    $(WHEEL_PY) -m build --wheel --no-isolation --skip-dependency-check --outdir build/wheelhouse
+	    $(WHEEL_PY) -m build --wheel --no-isolation --skip-dependency-check --outdir build/wheelhouse \
+	    --config-setting=cmake.define.TP_PJRT_INCLUDE=$(PJRT_HEADERS)
 	$(WHEEL_PY) -m auditwheel repair --exclude "libtorch*.so" --exclude libc10.so \
 	    --wheel-dir dist build/wheelhouse/*.whl
 	$(WHEEL_PY) tools/check_wheel.py dist $(TORCHES)

@@ -33,7 +33,7 @@ def torches(folders: list[Path]) -> list[str]:
     found = []
     for folder in folders:
         version = torch_version(folder, "__version__")
-        name = "_C_" + version.partition("+")[0].replace(".", "_") if len(folders) > 1 else "_C"
+        name = "_C_" + version.partition("+")[0].replace(".", "_")
         found.append("|".join((name, str(folder), version, torch_version(folder, "git_version"))))
     return found
 

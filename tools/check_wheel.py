@@ -28,7 +28,7 @@ def complaints(wheel: Path, torches: list[str]) -> list[str]:
     with zipfile.ZipFile(wheel) as z:
         names = z.namelist()
         metadata = z.read(next(n for n in names if n.endswith(".dist-info/METADATA"))).decode()
-    stems = [f"_C_{t.replace('.', '_')}" for t in torches] if len(torches) > 1 else ["_C"]
+    stems = [f"_C_{t.replace('.', '_')}" for t in torches]
     compiled = {n for n in names if ".so" in Path(n).name}
     wanted = {f"torch_pjrt/{stem}{SUFFIX}" for stem in stems}
     if compiled != wanted:

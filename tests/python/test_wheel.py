@@ -164,8 +164,9 @@ def test_the_sdist_builds_a_wheel_for_the_torch_of_its_environment(tmp_path):
     done = subprocess.run(run, capture_output=True, text=True, timeout=HOUR, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     made = next(tmp_path.glob("*.whl"))
+    release = torch.__version__.partition("+")[0]
     with zipfile.ZipFile(made) as z:
         metadata = z.read(next(n for n in z.namelist() if n.endswith("METADATA"))).decode()
-        assert [n for n in z.namelist() if n.startswith("torch_pjrt/_C.cpython")]
-    release = torch.__version__.partition("+")[0]
+        stem = f"torch_pjrt/_C_{release.replace('.', '_')}."
+        assert [n for n in z.namelist() if n.startswith(stem)]
     assert f"Requires-Dist: torch=={release}\n" in metadata
