@@ -118,6 +118,8 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
             "a loop that has recorded so many ops without a sync is run at the end of a round, and "
             "anything else at eight times as many; 0: never"},
            0, 1ll << 40),
+    {Flag::kHostKernels, "TORCH_PJRT_HOST_KERNELS", FlagType::kBool, "1", InKey::kYes,
+     "1: programs for CPUs call PyTorch's kernels where those are faster (convolutions, ...)"},
 }};
 
 // A setting that is no number or switch is told to whoever asks for that flag, not to others.

@@ -44,6 +44,7 @@ enum class Flag : unsigned char {
   kShardy,                // TORCH_PJRT_SHARDY
   kSplitNodes,            // TORCH_PJRT_SPLIT_NODES
   kCutNodes,              // TORCH_PJRT_CUT_NODES
+  kHostKernels,           // TORCH_PJRT_HOST_KERNELS
   kCount
 };
 

@@ -42,6 +42,8 @@ struct Options {
   std::span<const int> overwrites = {};
   const Inputs* inputs = nullptr;
   const Sharded* sharded = nullptr;
+  // May nodes be calls into this process where its kernels are faster (ops/host/choice.h)?
+  bool on_host = false;
 };
 
 // The graph says what each leaf becomes (ir/graph.h). `target` picks between forms of equal value
