@@ -1,8 +1,8 @@
 """Ops of the measured models by themselves: our program beside eager's kernel.
 
-python bench/kernels.py [--only WORD] [--rounds N] [--threads N]: ms of processor time a call, the least of
-the rounds, one processor; forward ops, then their gradients. Processor time tells more than the clock on a
-machine with other work.
+python bench/kernels.py [--only WORD,...] [--rounds N] [--threads N]: milliseconds of processor time
+a call, the least of the rounds, on as many processors as threads; the op, then with its gradients.
+Processor time tells more than the clock on a machine with other work.
 """
 
 import argparse
@@ -10,22 +10,23 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 os.environ.setdefault("TORCH_PJRT_CACHE", "off")
 os.environ.setdefault("TORCH_PJRT_TIERS", "off")
 os.environ.setdefault("TORCH_PJRT_VERBOSE", "0")
 
-Op = Callable[..., object]
+Op = Callable[..., Any]
 
 
-def tensors(*shapes: tuple[int, ...]) -> Callable[[], list[object]]:
+def tensors(*shapes: tuple[int, ...]) -> Callable[[], list[Any]]:
     """Makes random tensors of these shapes."""
     import torch
 
     return lambda: [torch.randn(s) for s in shapes]
 
 
-def ids(words: int, n: tuple[int, ...], width: int) -> Callable[[], list[object]]:
+def ids(words: int, n: tuple[int, ...], width: int) -> Callable[[], list[Any]]:
     """A table of `words` rows and indices into it."""
     import torch
 
@@ -39,13 +40,13 @@ def conv(stride: int = 1, padding: int = 1, groups: int = 1) -> Op:
     return lambda x, w: F.conv2d(x, w, None, stride, padding, 1, groups)
 
 
-def cases() -> dict[str, tuple[Op, Callable[[], list[object]]]]:
+def cases() -> dict[str, tuple[Op, Callable[[], list[Any]]]]:
     """What is measured: name to (op, its operands). Operands that are floats get gradients."""
     import torch
     import torch.nn.functional as F
 
     b = 32
-    table: dict[str, tuple[Op, Callable[[], list[object]]]] = {}
+    table: dict[str, tuple[Op, Callable[[], list[Any]]]] = {}
     for n, c, s in ((b, 64, 32), (b, 128, 16), (b, 256, 8), (b, 512, 4), (8, 512, 2), (8, 64, 16)):
         table[f"conv 3x3, {n}x{c}x{s}x{s}"] = conv(), tensors((n, c, s, s), (c, c, 3, 3))
     for c, s in ((64, 32), (128, 16), (256, 8)):
@@ -118,7 +119,7 @@ def cases() -> dict[str, tuple[Op, Callable[[], list[object]]]]:
 class Side:
     """One op on one device."""
 
-    def __init__(self, op: Op, host: list[object], device: str) -> None:
+    def __init__(self, op: Op, host: list[Any], device: str) -> None:
         import torch
 
         self.device = device
@@ -187,7 +188,7 @@ def measure(name: str, rounds: int) -> None:
 def main() -> int:
     """Command line: see the top of the file."""
     ap = argparse.ArgumentParser(description=__doc__)
-    ap.add_argument("--only", default="", help="names that hold this word")
+    ap.add_argument("--only", default="", help="names that hold one of these words")
     ap.add_argument("--rounds", type=int, default=5)
     ap.add_argument("--threads", type=int, default=1)
     args = ap.parse_args()

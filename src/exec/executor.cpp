@@ -222,8 +222,8 @@ GraphRecord Executor::describe(PlanRequest request) {
     return {g.num_nodes(), ir::dump_text(g, ir::Lines::kYes), "", ir::dump_dot(g), {}};
   }
   number_slots(*p);
-  return {p->graph.num_nodes(), ir::dump_text(p->graph, ir::Lines::kYes), module_text(*p, client, on_host),
-          ir::dump_dot(p->graph), p->key.total};
+  return {p->graph.num_nodes(), ir::dump_text(p->graph, ir::Lines::kYes),
+          module_text(*p, client, on_host), ir::dump_dot(p->graph), p->key.total};
 }
 
 GraphRecord Executor::last() {

@@ -1,4 +1,5 @@
-// The module text of a plan; `on_host`: lower::Options. Under graph_lock(), the plan's slots in place.
+// The module text of a plan; `on_host`: lower::Options. Under graph_lock(), the plan's slots in
+// place.
 #pragma once
 #include <string>
 

@@ -94,7 +94,8 @@ bool Executor::find(Prepared& p) {
   std::lock_guard lock(ir::graph_lock());
   number_slots(*p.plan);
   if (saves_tensors())
-    save_tensors(p.plan->graph, saves_modules() ? module_text(*p.plan, client, on_host) : std::string(),
+    save_tensors(p.plan->graph,
+                 saves_modules() ? module_text(*p.plan, client, on_host) : std::string(),
                  p.plan->where);
   if ((p.program = cache_.find(p.plan->key, signature_of(*p.plan)))) return true;
   if (PlanPtr general = make_general_plan(p.plan, families_, context(client))) {

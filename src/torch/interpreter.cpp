@@ -52,8 +52,8 @@ struct Step {
 // have no strides.
 bool wants_contiguous(std::string_view name) {
   std::string_view base = name.substr(name.find("::") + 2);
-  return base.starts_with('_') || base.starts_with("native_") ||
-         base.starts_with("convolution") || base.find("_backward") != base.npos;
+  return base.starts_with('_') || base.starts_with("native_") || base.starts_with("convolution") ||
+         base.find("_backward") != base.npos;
 }
 
 Step::Kind kind_of_own(std::string_view name) {

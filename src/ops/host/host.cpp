@@ -115,8 +115,8 @@ void host_call(Lowering& l, std::vector<V>& out, std::string_view op) {
   for (Type t : n.types())
     if (t) types.push_back(t);
   const Row* row = host_row_of(n.kind());
-  std::vector<V> made = l.builder().custom_call(kHostTarget, in, types, call_text(n, op),
-                                                row && row->effects);
+  std::vector<V> made =
+      l.builder().custom_call(kHostTarget, in, types, call_text(n, op), row && row->effects);
   size_t next = 0;
   for (Type t : n.types()) out.push_back(t ? made[next++] : V{});
 }
