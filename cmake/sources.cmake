@@ -29,6 +29,7 @@ set(TP_OPS
     src/ops/linalg/fft.cpp
     src/ops/nn/grid_sample.cpp
     src/ops/core/helpers.cpp
+    src/ops/host/choice.cpp
     src/ops/host/host.cpp
     src/ops/index/index.cpp
     src/ops/index/index_put.cpp

@@ -128,6 +128,8 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
          "how hard the plugin's compiler tries, O0 to O3, where it has levels (TPU, CUDA); lower "
          "compiles faster; empty: the plugin's own choice"},
         is_level, "O0, O1, O2 or O3"),
+    {Flag::kHostKernels, "TORCH_PJRT_HOST_KERNELS", FlagType::kBool, "1", InKey::kYes,
+     "1: programs for CPUs call PyTorch's kernels where those are faster (convolutions, ...)"},
 }};
 
 // A setting that is no number or switch is told to whoever asks for that flag, not to others.

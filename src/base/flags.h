@@ -45,6 +45,7 @@ enum class Flag : unsigned char {
   kSplitNodes,            // TORCH_PJRT_SPLIT_NODES
   kCutNodes,              // TORCH_PJRT_CUT_NODES
   kOptimizationLevel,     // TORCH_PJRT_OPTIMIZATION_LEVEL
+  kHostKernels,           // TORCH_PJRT_HOST_KERNELS
   kCount
 };
 

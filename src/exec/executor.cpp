@@ -163,6 +163,10 @@ shard::Ref layout_of(const Plan& plan, const ir::Node& fill) {
 }
 }  // namespace
 
+bool Executor::calls_back() {
+  return interpreter_ && flag_bool(Flag::kHostKernels) && interpreter_->calls_back();
+}
+
 SyncResult Executor::pass_leaves(const Plan& plan) {
   SyncResult result;
   result.outputs.resize(plan.output_of.size());
@@ -211,14 +215,15 @@ GraphRecord Executor::describe(PlanRequest request) {
   auto uploaded = request.uploaded;
   PlanPtr p = plan(std::move(request));
   client::ComputationClient& client = client_();
+  bool on_host = calls_back();
   std::lock_guard lock(ir::graph_lock());
   if (p->graph.roots.empty()) {  // nothing but leaves: show them
     ir::Graph g = ir::build_graph(p->passed, uploaded);
     return {g.num_nodes(), ir::dump_text(g, ir::Lines::kYes), "", ir::dump_dot(g), {}};
   }
   number_slots(*p);
-  return {p->graph.num_nodes(), ir::dump_text(p->graph, ir::Lines::kYes), module_text(*p, client),
-          ir::dump_dot(p->graph), p->key.total};
+  return {p->graph.num_nodes(), ir::dump_text(p->graph, ir::Lines::kYes),
+          module_text(*p, client, on_host), ir::dump_dot(p->graph), p->key.total};
 }
 
 GraphRecord Executor::last() {

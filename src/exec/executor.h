@@ -157,6 +157,8 @@ class Executor {
   void make(Prepared& prepared);
   // What its compile needs.
   std::shared_ptr<Job> job_of(const Plan& plan);
+  // May programs call kernels of this process (ops/host/choice.h)?
+  bool calls_back();
   ProgramPtr compile(const Job& job);
   bool is_stored(const Plan& plan);
   void compile_beside(const Plan& plan);

@@ -180,17 +180,17 @@ std::optional<SyncResult> Executor::interpret_glue(const Plan& plan, const Peele
   return results_of(plan, outputs);
 }
 
-// Behind the small graphs: what comes the first time is interpreted; the second time, too, while
-// its program is compiled.
+// Behind the small graphs: interpreted until it came as often as its line needs (Tiers::count); the
+// last time while its program is compiled.
 std::optional<SyncResult> Executor::interpret_any(const PlanPtr& plan, Tier tier) {
   bool wanted =
       tier == Tier::kOn || (tier == Tier::kVarying && tiers_.compiled_before(plan->where));
-  int seen = tiers_.seen(plan->key.total);
-  if (seen >= 2 || (!wanted && seen == 0) || plan->placement.partitioned() ||
+  auto [seen, needed] = tiers_.count(plan->key.total, plan->where);
+  if (seen >= needed || (!wanted && seen == 0) || plan->placement.partitioned() ||
       is_sharded(plan->graph))
     return std::nullopt;
   if (seen == 0 && is_stored(*plan)) return std::nullopt;
-  if (seen == 1) compile_beside(*plan);
+  if (seen + 1 == needed) compile_beside(*plan);
   std::vector<const Node*> nodes;
   for (const Node* n : plan->graph.order)
     if (n->role() == ir::Role::kInterior) nodes.push_back(n);

@@ -26,6 +26,8 @@ class Interpreter {
   // May graphs be interpreted at all: the device's buffers are host memory, and nobody asked for
   // programs alone?
   virtual bool allowed() = 0;
+  // May programs call the host's kernels where they run?
+  virtual bool calls_back() = 0;
   // Has the host a kernel for the interior node `n`?
   virtual bool has_kernel(const ir::Node& n) = 0;
   // One buffer for each wanted value. Where a kernel raises: its Error, whose raised_by() is the

@@ -5,7 +5,7 @@
 
 namespace tp::exec {
 
-std::string module_text(const Plan& plan, const client::ComputationClient& client) {
+std::string module_text(const Plan& plan, const client::ComputationClient& client, bool on_host) {
   std::vector<int> overwrites(plan.donors.empty() ? 0 : plan.graph.num_buffers, -1);
   for (const Donor& d : plan.donors) overwrites[d.parameter] = static_cast<int>(d.output);
   lower::Options options{.target = client.capabilities(),
@@ -14,7 +14,10 @@ std::string module_text(const Plan& plan, const client::ComputationClient& clien
   std::string name = "g" + plan.key.total.hex().substr(0, 12);
   const Placement& p = plan.placement;
   if (p.replicas) options.replicas = p.parameters;
-  if (!p.partitioned() || p.replicas) return lower::lower(plan.graph, name, options).text;
+  if (!p.partitioned() || p.replicas) {
+    options.on_host = on_host && !p.replicas;
+    return lower::lower(plan.graph, name, options).text;
+  }
   std::vector<shard::Ref> all = p.constraints;
   for (const shard::Ref& s : p.parameters)
     if (s) all.push_back(s);

@@ -1,4 +1,5 @@
-// The module text of a plan. Under graph_lock(), the plan's slots in place.
+// The module text of a plan; `on_host`: lower::Options. Under graph_lock(), the plan's slots in
+// place.
 #pragma once
 #include <string>
 
@@ -7,6 +8,6 @@
 
 namespace tp::exec {
 
-std::string module_text(const Plan& plan, const client::ComputationClient& client);
+std::string module_text(const Plan& plan, const client::ComputationClient& client, bool on_host);
 
 }  // namespace tp::exec

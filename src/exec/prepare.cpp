@@ -53,6 +53,7 @@ struct Executor::Job {
 
 std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan) {
   client::ComputationClient& client = client_();
+  bool on_host = calls_back();
   std::lock_guard lock(ir::graph_lock());
   number_slots(plan);
   probe::Span span(probe::timer("Lower"));
@@ -64,7 +65,7 @@ std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan) {
       .key = plan.key,
       .signature = signature_of(plan),
       .nodes = graph.num_nodes(),
-      .module = module_text(plan, client),
+      .module = module_text(plan, client, on_host),
       .outputs = {},
       .placement = plan.placement,
       .num_parameters = count_arguments(plan),
@@ -90,10 +91,12 @@ bool Executor::find(Prepared& p) {
   if (p.plan->graph.roots.empty()) return true;
   client::ComputationClient& client = client_();
   if (!saves_tensors() && (p.program = cache_.find_known(p.plan->key))) return true;
+  bool on_host = saves_modules() && calls_back();
   std::lock_guard lock(ir::graph_lock());
   number_slots(*p.plan);
   if (saves_tensors())
-    save_tensors(p.plan->graph, saves_modules() ? module_text(*p.plan, client) : std::string(),
+    save_tensors(p.plan->graph,
+                 saves_modules() ? module_text(*p.plan, client, on_host) : std::string(),
                  p.plan->where);
   if ((p.program = cache_.find(p.plan->key, signature_of(*p.plan)))) return true;
   if (PlanPtr general = make_general_plan(p.plan, families_, context(client))) {

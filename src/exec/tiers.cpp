@@ -20,11 +20,20 @@ int Tiers::seen(const Hash128& key) {
   return n ? *n : 0;
 }
 
+Tiers::Count Tiers::count(const Hash128& key, const std::string& site) {
+  constexpr int kOfTwo = 8;
+  std::lock_guard lock(mu_);
+  int* n = seen_.get(key);
+  InterpretedLine* l = lines_.get(site);
+  int64_t graphs = l ? l->graphs + (n == nullptr) : 1;
+  return {n ? *n : 0, graphs == 1 ? 2 : graphs == 2 ? kOfTwo : kMostSeen};
+}
+
 void Tiers::note(const Hash128& key, const std::string& site, size_t nodes, bool peeled) {
   std::lock_guard lock(mu_);
   int* n = seen_.get(key);
   int before = n ? *n : 0;
-  seen_.put(key, std::min(before + 1, 2));
+  seen_.put(key, std::min(before + 1, kMostSeen));
   InterpretedLine* l = lines_.get(site);
   if (!l) l = lines_.put(site, {.site = site});
   l->nodes = nodes;

@@ -6,8 +6,10 @@
 //   varying  also whatever graph a line brings that compiled another one before
 //   on       also every other graph that was never seen
 // Occurrences are counted, never time, so that a run is the same each time. A small graph is
-// compiled when it comes back; of others the second one starts their compile beside it, and the
-// third waits for that. Counts are those of the process. Thread-safe.
+// compiled when it comes back. Of others the second one starts their compile beside it, and the
+// third waits for that; but where a line brings different graphs the 8th does (of two), or the
+// 32nd: a compile costs what a few hundred interpretations save, and a graph that comes among
+// others may not come that often. Counts are those of the process. Thread-safe.
 #pragma once
 #include <mutex>
 #include <string>
@@ -32,7 +34,13 @@ struct InterpretedLine {
 
 class Tiers {
  public:
-  // How often was the graph of that key interpreted? At most 2 is told.
+  // What the graph of that key, at that line, comes to. `seen`: how often it was interpreted, at
+  // most kMostSeen. `needed`: of how many the last starts its compile.
+  struct Count {
+    int seen, needed;
+  };
+  static constexpr int kMostSeen = 32;
+  Count count(const Hash128& key, const std::string& site);
   int seen(const Hash128& key);
   // It was, now; `peeled`: its glue.
   void note(const Hash128& key, const std::string& site, size_t nodes, bool peeled);

@@ -148,7 +148,7 @@ std::vector<V> run_region(Builder& b, const ir::Region& r, Values parameters) {
     if (n->role() != ir::Role::kInterior) continue;
     in.clear();
     for (const ir::Value& v : n->operands()) in.push_back(outputs[v.node->slot][v.index]);
-    lower_node(b, *n, in, {}, outputs[n->slot]);
+    lower_node(b, *n, in, {}, false, outputs[n->slot]);
   }
   std::vector<V> results;
   for (const ir::Value& v : r.graph.roots) results.push_back(outputs[v.node->slot][v.index]);

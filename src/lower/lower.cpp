@@ -165,7 +165,7 @@ class Walk {
     else if (&n.kind() == &ir::manual_kind() && options_.sharded)
       outputs_[n.slot] = lower_manual(b_, n, in, options_.sharded->spelling);
     else
-      lower_node(b_, n, in, inputs_of(n), outputs_[n.slot]);
+      lower_node(b_, n, in, inputs_of(n), options_.on_host, outputs_[n.slot]);
     if (n.sharding())
       for (V& v : outputs_[n.slot]) v = constrained(v, n);
   }

@@ -44,6 +44,8 @@ struct Options {
   const Sharded* sharded = nullptr;
   // Of a program of replicas (ir::is_of_replicas), by buffer: what a replica has a part of.
   std::span<const shard::Ref> replicas = {};
+  // May nodes be calls into this process where its kernels are faster (ops/host/choice.h)?
+  bool on_host = false;
 };
 
 // The graph says what each leaf becomes (ir/graph.h). `target` picks between forms of equal value

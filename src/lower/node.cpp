@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "lower/control.h"
 #include "ops/core/row.h"
+#include "ops/host/choice.h"
 
 namespace tp::lower {
 namespace {
@@ -35,7 +36,7 @@ void expect_types(const ir::Node& n, std::span<const V> out) {
 }
 
 void lower_row(hlo::Builder& b, const ir::Node& n, std::span<const V> in,
-               std::span<const V> numbers, std::vector<V>& out) {
+               std::span<const V> numbers, bool on_host, std::vector<V>& out) {
   const ops::Row* row = ops::row_of(n.kind());
   if (!row || !row->lower)
     fail(Code::kNotImplemented, cat(n.kind().name, " has no lowering to StableHLO"));
@@ -44,6 +45,7 @@ void lower_row(hlo::Builder& b, const ir::Node& n, std::span<const V> in,
   ops::Lowering l(b, n, in, types, numbers);
   b.set_precision(precision_of(l, types));
   try {
+    if (on_host && ops::lower_on_host(*row, l, out)) return;
     row->lower(l, out);
   } catch (const Error& e) {
     throw Error(e.code(), cat(n.kind().name, ": ", e.what()));
@@ -53,12 +55,12 @@ void lower_row(hlo::Builder& b, const ir::Node& n, std::span<const V> in,
 }  // namespace
 
 void lower_node(hlo::Builder& b, const ir::Node& n, std::span<const V> in,
-                std::span<const V> numbers, std::vector<V>& out) {
+                std::span<const V> numbers, bool on_host, std::vector<V>& out) {
   const ir::Location& where = ir::location_of(n.location());
   b.set_location(where.scope.empty() ? n.kind().name : cat(where.scope, "/", n.kind().name),
                  where.file, where.line);
   if (ir::regions_of(n).empty())
-    lower_row(b, n, in, numbers, out);
+    lower_row(b, n, in, numbers, on_host, out);
   else
     lower_control(b, n, in, out);
   b.set_location({});

@@ -3,6 +3,7 @@
 #include <ATen/ops/_linalg_check_errors.h>
 
 #include "base/text.h"
+#include "ops/core/row.h"
 #include "torch/host_op.h"
 #include "torch/schema.h"
 
@@ -124,6 +125,14 @@ CallSite decode_call(std::string_view name, ir::AttrsView attrs) {
   CallSite site{*op, {}, decode_check(attrs)};
   for (const c10::Argument& a : op->schema().arguments()) site.args.push_back(decode(a, attrs));
   return site;
+}
+
+std::vector<size_t> written_arguments(std::string_view name, const c10::FunctionSchema& schema) {
+  std::vector<size_t> places;
+  if (const ops::Row* row = ops::find_row(name))
+    for (const std::string& w : words(row->writes))
+      places.push_back(static_cast<size_t>(*schema.argumentIndexWithName(w)));
+  return places;
 }
 
 void check_results(const CallSite& site, const std::vector<at::Tensor>& results) {

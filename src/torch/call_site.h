@@ -37,6 +37,8 @@ struct CallSite {
 
 // Throws where this PyTorch has no such operator.
 CallSite decode_call(std::string_view name, ir::AttrsView attrs);
+// Arguments that the op's kernel writes though its schema does not say so (Row::writes), by place.
+std::vector<size_t> written_arguments(std::string_view name, const c10::FunctionSchema& schema);
 // Raises what the site's check says of the results.
 void check_results(const CallSite& site, const std::vector<at::Tensor>& results);
 

@@ -26,6 +26,8 @@ struct Site {
   CallSite call;
   std::optional<c10::OperatorHandle> out;
   std::vector<int64_t> python;  // operands that are Python numbers
+  // Of an op of the table: arguments that the kernel writes, which are results behind the schema's.
+  std::vector<size_t> writes;
 };
 
 std::shared_ptr<const Site> decode(std::string_view name, std::span<const int64_t> words,
@@ -33,7 +35,9 @@ std::shared_ptr<const Site> decode(std::string_view name, std::span<const int64_
   ir::AttrsView attrs({reinterpret_cast<const uint64_t*>(words.data()), words.size()});
   CallSite call = decode_call(name, attrs);
   auto out = out_form(call.op);
-  return std::make_shared<Site>(Site{std::move(call), out, {python.begin(), python.end()}});
+  std::vector<size_t> writes = written_arguments(name, call.op.schema());
+  return std::make_shared<Site>(
+      Site{std::move(call), out, {python.begin(), python.end()}, std::move(writes)});
 }
 
 // Decoded call sites by what their text says.
@@ -111,6 +115,7 @@ class Caller {
 
   void run() {
     Stack stack = site_.call.stack([this](int64_t i) { return operand(i); });
+    take_written(stack);
     if (site_.out && results_.size() == site_.call.op.schema().returns().size())
       write_into(std::move(stack));
     else
@@ -124,6 +129,17 @@ class Caller {
     for (int64_t p : site_.python)
       if (p == i) t.unsafeGetTensorImpl()->set_wrapped_number(true);
     return t;
+  }
+
+  // What the kernel writes it writes into the program's last results.
+  void take_written(Stack& stack) {
+    for (auto w = site_.writes.rbegin(); w != site_.writes.rend(); ++w) {
+      if (!stack[*w].isTensor() || !stack[*w].toTensor().defined()) continue;
+      check(!results_.empty(), "a host op gives the results that were recorded");
+      results_.back().copy_(stack[*w].toTensor());
+      stack[*w] = results_.back();
+      results_.pop_back();
+    }
   }
 
   void write_into(Stack stack) {

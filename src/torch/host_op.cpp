@@ -153,19 +153,6 @@ const HostForm* form_of(const c10::OperatorHandle& op) {
 
 // --- which calls ---------------------------------------------------------------------------------
 
-// The client answers once; asking may start it, so nobody waits here with the GIL.
-bool client_calls_back() {
-  enum : int { kUnknown, kNo, kYes };
-  static std::atomic<int> answer{kUnknown};
-  if (int a = answer.load(std::memory_order_acquire); a != kUnknown) return a == kYes;
-  GilRelease no_gil;
-  client::ComputationClient& c = client::client();
-  bool yes = client::has_host_calls(c);
-  if (yes) client::register_host_call(c, ops::kHostTarget, &run_host_op);
-  answer.store(yes ? kYes : kNo, std::memory_order_release);
-  return yes;
-}
-
 bool of_device(const at::Tensor& t, bool* any) {
   if (!t.defined()) return true;
   if (impl_or_null(t)) return *any = true;
@@ -226,6 +213,19 @@ std::vector<std::string_view> exception_names() {
   std::vector<std::string_view> names;
   for (const Exception& e : kExceptions) names.emplace_back(e.op);
   return names;
+}
+
+// The client answers once; asking may start it, so nobody waits here with the GIL.
+bool client_calls_back() {
+  enum : int { kUnknown, kNo, kYes };
+  static std::atomic<int> answer{kUnknown};
+  if (int a = answer.load(std::memory_order_acquire); a != kUnknown) return a == kYes;
+  GilRelease no_gil;
+  client::ComputationClient& c = client::client();
+  bool yes = client::has_host_calls(c);
+  if (yes) client::register_host_call(c, ops::kHostTarget, &run_host_op);
+  answer.store(yes ? kYes : kNo, std::memory_order_release);
+  return yes;
 }
 
 bool is_host_op(std::string_view name) {

@@ -28,6 +28,9 @@ namespace tp::torch_room {
 // device's.
 bool record_host_op(const c10::OperatorHandle& op, Stack* stack);
 
+// Have programs of the process's client host calls? The handler is registered then.
+bool client_calls_back();
+
 // Can an overload of that op be a host op, whatever the client?
 bool is_host_op(std::string_view name);
 

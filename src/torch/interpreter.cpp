@@ -44,7 +44,17 @@ struct Step {
   Kind kind = Kind::kProgram;
   std::optional<CallSite> call;  // kCall
   std::vector<size_t> writes;    // arguments that the kernel writes (Row::writes)
+  bool contiguous = false;       // the kernel counts on it, see wants_contiguous()
 };
+
+// Kernels that only other ops of PyTorch call count on what those do to operands (group norm's
+// gradient is made contiguous by autograd's formula). There is no node for that: values of a graph
+// have no strides.
+bool wants_contiguous(std::string_view name) {
+  std::string_view base = name.substr(name.find("::") + 2);
+  return base.starts_with('_') || base.starts_with("native_") || base.starts_with("convolution") ||
+         base.find("_backward") != base.npos;
+}
 
 Step::Kind kind_of_own(std::string_view name) {
   if (name == "torch_pjrt::view") return Step::Kind::kView;
@@ -75,8 +85,8 @@ Step decode_step(const Node& n) {
       !op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))
     return s;
   s.call = decode_call(name, n.attrs());
-  for (const std::string& w : words(row->writes))
-    s.writes.push_back(static_cast<size_t>(*op->schema().argumentIndexWithName(w)));
+  s.writes = written_arguments(name, op->schema());
+  s.contiguous = wants_contiguous(name);
   s.kind = Step::Kind::kCall;
   return s;
 }
@@ -231,8 +241,10 @@ class Run {
   }
 
   std::vector<at::Tensor> call(const Node& n, const Step& s) {
-    Stack stack =
-        s.call->stack([&](int64_t i) { return get(n.operands()[static_cast<size_t>(i)]); });
+    Stack stack = s.call->stack([&](int64_t i) {
+      const at::Tensor& t = get(n.operands()[static_cast<size_t>(i)]);
+      return s.contiguous ? t.contiguous() : t;
+    });
     std::vector<at::Tensor> written;
     for (size_t w : s.writes) {
       if (stack[w].isTensor() && stack[w].toTensor().defined())
@@ -343,6 +355,7 @@ class HostInterpreter final : public exec::Interpreter {
     static const bool on_host = client::client().capabilities().has(Fact::kHostMemory);
     return on_host && !at::globalContext().deterministicAlgorithms();
   }
+  bool calls_back() override { return client_calls_back(); }
   bool has_kernel(const Node& n) override {
     return step_of(n)->kind != Step::Kind::kProgram && default_dtype_fits(n);
   }

@@ -172,3 +172,50 @@ def test_off_interprets_nothing() -> None:
     """The flag's other end."""
     _, count = (int(v) for v in run(VARYING, TORCH_PJRT_TIERS="off").split())
     assert count == 0
+
+
+OCCURRENCES = """
+import torch, torch_pjrt
+x = torch.ones(4, device="xla"); torch_pjrt.sync()
+def one(n):
+    y = torch.ones(n, device="xla") * 1.5 + .25
+    torch_pjrt.sync()
+for n in SIZES: one(n)
+torch_pjrt.wait()
+print(torch_pjrt.metrics.counters().get("Interpreted", 0))
+"""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "interpreted_of_them"),
+    [
+        ("[3] * 6", 2),  # a line with one graph: the third time it is a program
+        ("[3, 5] * 20", 16),  # two: each eight times
+        ("[3, 5, 7] * 12", 36),  # more: none of them came 32 times
+    ],
+)
+def test_a_line_that_brings_different_graphs_needs_more_of_each(
+    sizes: str, interpreted_of_them: int
+) -> None:
+    """A compile costs what hundreds of interpretations save."""
+    code = OCCURRENCES.replace("SIZES", sizes)
+    assert int(run(code, TORCH_PJRT_TIERS="on")) == interpreted_of_them
+
+
+STRIDES = """
+import torch, torch_pjrt
+import torch.nn.functional as F
+def gradients(device):
+    torch.manual_seed(0)
+    x = torch.randn(2, 6, 3).to(device).requires_grad_()
+    w = torch.randn(6).to(device).requires_grad_()
+    F.group_norm(x, 2, w, w * 2).sum().backward()
+    return [x.grad.cpu(), w.grad.cpu()]
+for a, b in zip(gradients("xla"), gradients("cpu")): torch.testing.assert_close(a, b)
+print(torch_pjrt.metrics.counters()["Interpreted"])
+"""
+
+
+def test_kernels_that_count_on_contiguous_operands_get_them() -> None:
+    """The gradient of a sum is an expanded value; group norm's kernel reads its memory."""
+    assert int(run(STRIDES, TORCH_PJRT_TIERS="on")) >= 1

@@ -187,6 +187,11 @@ struct Row {
   // About one instruction an element, or a window: XLA's fusions compute it again for each user
   // rather than keep its result, which is quadratic where every value of a chain is kept.
   bool recomputed = false;
+  // Is PyTorch's CPU kernel faster than XLA's code for CPUs, for this call (ops/host/choice.h)?
+  // Null: never. Then the node is a call of `host_name` in the program, where it may call this
+  // process.
+  bool (*faster_on_host)(const Lowering& l) = nullptr;
+  const char* host_name = nullptr;  // null: `name`
 };
 
 using Family = std::span<const Row>;

@@ -13,30 +13,19 @@ namespace {
 
 // Everything that the call needs besides its operands stands in the module's text, so that a stored
 // program runs in another process: attribute words hold no address (ir/attrs.h).
-std::string call_text(const ir::Node& n) {
+std::string call_text(const ir::Node& n, std::string_view op) {
   IntList words, python;
   for (uint64_t w : n.attrs().words()) words.push_back(static_cast<int64_t>(w));
   for (size_t i = 0; i < n.operands().size(); ++i)
     if (&n.operands()[i].node->kind() == &ir::number_kind(true))
       python.push_back(static_cast<int64_t>(i));
-  std::string s = cat(kHostOp, " = \"", n.kind().name, "\", ", kHostNode, " = ", n.slot, " : i64");
+  std::string s = cat(kHostOp, " = \"", op, "\", ", kHostNode, " = ", n.slot, " : i64");
   if (!words.empty()) s += cat(", ", kHostWords, " = ", hlo::i64_array(words));
   if (!python.empty()) s += cat(", ", kHostPython, " = ", hlo::i64_array(python));
   return s;
 }
 
-void host_call(Lowering& l, std::vector<V>& out) {
-  const ir::Node& n = l.node();
-  std::vector<V> in;
-  for (size_t i = 0; i < n.operands().size(); ++i) in.push_back(l.in(i));
-  std::vector<Type> types;
-  for (Type t : n.types())
-    if (t) types.push_back(t);
-  std::vector<V> made =
-      l.builder().custom_call(kHostTarget, in, types, call_text(n), host_row_of(n.kind())->effects);
-  size_t next = 0;
-  for (Type t : n.types()) out.push_back(t ? made[next++] : V{});
-}
+void host_row_call(Lowering& l, std::vector<V>& out) { host_call(l, out, l.node().kind().name); }
 
 // --- types that PyTorch cannot tell from made-up values ------------------------------------------
 
@@ -110,12 +99,26 @@ const Row& host_row(std::string_view name) {
   r.name = name;
   r.row = row_for(name);
   r.row.name = r.name.c_str();
-  r.row.lower = host_call;
+  r.row.lower = host_row_call;
   r.kind = ir::make_kind(r.name.c_str());
   r.kind.host = true;
   all.by_address[&r.row] = all.by_address[&r.kind] = &r;
   all.by_name.emplace(r.name, std::move(made));
   return r.row;
+}
+
+void host_call(Lowering& l, std::vector<V>& out, std::string_view op) {
+  const ir::Node& n = l.node();
+  std::vector<V> in;
+  for (size_t i = 0; i < n.operands().size(); ++i) in.push_back(l.in(i));
+  std::vector<Type> types;
+  for (Type t : n.types())
+    if (t) types.push_back(t);
+  const Row* row = host_row_of(n.kind());
+  std::vector<V> made =
+      l.builder().custom_call(kHostTarget, in, types, call_text(n, op), row && row->effects);
+  size_t next = 0;
+  for (Type t : n.types()) out.push_back(t ? made[next++] : V{});
 }
 
 Family known_host_rows() { return kKnown; }

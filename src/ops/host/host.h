@@ -23,6 +23,10 @@ const Row& host_row(std::string_view name);
 // Those of which something is known beforehand: what their rows start as.
 Family known_host_rows();
 
+// Appends the node's results, as a call of the overload `op`, whose schema has the node's
+// attributes and operands.
+void host_call(Lowering& l, std::vector<V>& out, std::string_view op);
+
 // For table.cpp: null where the row or kind is no host op's.
 const ir::OpKind* host_kind_of(const Row& row);
 const Row* host_row_of(const ir::OpKind& kind);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "ops/core/eager_text.h"
 #include "ops/core/families.h"
+#include "ops/host/choice.h"
 #include "ops/nn/conv_shape.h"
 #include "ops/reduce/axis.h"
 
@@ -342,22 +343,33 @@ void conv_backward_lower(Lowering& l, std::vector<V>& out) {
     out.push_back(results[i] ? b.convert(results[i], l.out(i).dtype()) : V());
 }
 
-constexpr Row row(const char* name, TypeRule type, LowerRule lower) {
+constexpr Row forward(const char* name) {
   return {.name = name,
-          .type = type,
-          .lower = lower,
+          .type = conv_type,
+          .lower = conv_lower,
           .layout = Layout::kSuggested,
-          .special = Special::kProducts};
+          .special = Special::kProducts,
+          .faster_on_host = faster_on_host::convolution,
+          .host_name = "aten::convolution"};
+}
+constexpr Row backward(const char* name) {
+  return {.name = name,
+          .type = conv_backward_type,
+          .lower = conv_backward_lower,
+          .layout = Layout::kSuggested,
+          .special = Special::kProducts,
+          .faster_on_host = faster_on_host::convolution_backward,
+          .host_name = "aten::convolution_backward"};
 }
 
 }  // namespace
 
 Family conv() {
   static const Row kRows[] = {
-      row("aten::convolution_overrideable", conv_type, conv_lower),
-      row("aten::convolution_backward_overrideable", conv_backward_type, conv_backward_lower),
-      row("aten::convolution", conv_type, conv_lower),
-      row("aten::convolution_backward", conv_backward_type, conv_backward_lower),
+      forward("aten::convolution_overrideable"),
+      backward("aten::convolution_backward_overrideable"),
+      forward("aten::convolution"),
+      backward("aten::convolution_backward"),
   };
   return kRows;
 }

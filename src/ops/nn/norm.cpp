@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "ops/core/eager_text.h"
 #include "ops/core/families.h"
+#include "ops/host/choice.h"
 #include "ops/reduce/axis.h"
 
 namespace tp::ops {
@@ -346,10 +347,12 @@ Family norm() {
       {.name = "aten::native_layer_norm",
        .type = layer_norm_type,
        .lower = layer_norm_lower,
-       .general = "eps"},
+       .general = "eps",
+       .faster_on_host = faster_on_host::layer_norm},
       {.name = "aten::native_layer_norm_backward",
        .type = layer_norm_backward_type,
-       .lower = layer_norm_backward_lower},
+       .lower = layer_norm_backward_lower,
+       .faster_on_host = faster_on_host::layer_norm},
       {.name = "aten::native_group_norm",
        .type = group_norm_type,
        .lower = group_norm_lower,
@@ -364,7 +367,8 @@ Family norm() {
        .layout = Layout::kSuggested,
        .numbers = "momentum",
        .writes = "running_mean running_var",
-       .general = "eps"},
+       .general = "eps",
+       .faster_on_host = faster_on_host::batch_norm},
       {.name = "aten::_native_batch_norm_legit",
        .type = batch_norm_type,
        .lower = batch_norm_lower,
@@ -401,7 +405,8 @@ Family norm() {
        .type = batch_norm_backward_type,
        .lower = batch_norm_backward_lower,
        .layout = Layout::kSuggested,
-       .general = "eps"},
+       .general = "eps",
+       .faster_on_host = faster_on_host::batch_norm_backward},
       {.name = "aten::batch_norm_backward",
        .type = batch_norm_backward_type,
        .lower = batch_norm_backward_lower,

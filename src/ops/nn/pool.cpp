@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/core/families.h"
+#include "ops/host/choice.h"
 #include "ops/reduce/axis.h"
 
 namespace tp::ops {
@@ -136,7 +137,8 @@ Family pool() {
        .kernels = {{"max_pool2d", takes::kNumbers}}},
       {.name = "aten::max_pool2d_with_indices_backward",
        .lower = max_pool_backward_lower<2>,
-       .kernels = {{"max_pool2d_backward", takes::kFloats, "grad_output"}}},
+       .kernels = {{"max_pool2d_backward", takes::kFloats, "grad_output"}},
+       .faster_on_host = faster_on_host::max_pool_backward},
       {.name = "aten::max_pool3d_with_indices",
        .type = max_pool3d_type,
        .lower = max_pool_lower<3>,

@@ -6,6 +6,7 @@
 #include "ops/core/eager_text.h"
 #include "ops/core/families.h"
 #include "ops/core/helpers.h"
+#include "ops/host/choice.h"
 #include "ops/index/indexing.h"
 
 namespace tp::ops {
@@ -103,7 +104,8 @@ Family scan() {
       {.name = "aten::cumsum",
        .lower = cumulative_lower<Red::kSum>,
        .check = check_cumulative<Red::kSum>,
-       .out = {.check = out_wants<expected_out_dtype>, .dtype = OutDtype::kComputedIn}},
+       .out = {.check = out_wants<expected_out_dtype>, .dtype = OutDtype::kComputedIn},
+       .faster_on_host = faster_on_host::along_a_row},
       {.name = "aten::cumprod",
        .lower = cumulative_lower<Red::kProd>,
        .check = check_cumulative<Red::kProd>,

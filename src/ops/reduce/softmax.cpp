@@ -2,6 +2,7 @@
 // row's largest value, so a row of -inf gives NaN as in eager.
 #include "ops/core/families.h"
 #include "ops/core/helpers.h"
+#include "ops/host/choice.h"
 
 namespace tp::ops {
 namespace {
@@ -63,16 +64,20 @@ void log_softmax_backward(Lowering& l, std::vector<V>& out) {
 const Row kRows[] = {
     {.name = "aten::_softmax",
      .lower = softmax,
-     .kernels = {{"softmax_lastdim_kernel_impl", takes::kFloats | takes::kEmpty}}},
+     .kernels = {{"softmax_lastdim_kernel_impl", takes::kFloats | takes::kEmpty}},
+     .faster_on_host = faster_on_host::along_a_row},
     {.name = "aten::_log_softmax",
      .lower = log_softmax,
-     .kernels = {{"log_softmax_lastdim_kernel_impl", takes::kFloats | takes::kEmpty}}},
+     .kernels = {{"log_softmax_lastdim_kernel_impl", takes::kFloats | takes::kEmpty}},
+     .faster_on_host = faster_on_host::along_a_row},
     {.name = "aten::_softmax_backward_data",
      .lower = softmax_backward,
-     .kernels = {{"softmax_backward_lastdim_kernel_impl", takes::kFloats}}},
+     .kernels = {{"softmax_backward_lastdim_kernel_impl", takes::kFloats}},
+     .faster_on_host = faster_on_host::gradient_along_a_row},
     {.name = "aten::_log_softmax_backward_data",
      .lower = log_softmax_backward,
-     .kernels = {{"log_softmax_backward_lastdim_kernel_impl", takes::kFloats}}},
+     .kernels = {{"log_softmax_backward_lastdim_kernel_impl", takes::kFloats}},
+     .faster_on_host = faster_on_host::gradient_along_a_row},
 };
 
 }  // namespace

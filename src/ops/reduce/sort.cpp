@@ -7,6 +7,7 @@
 #include "ops/core/eager_text.h"
 #include "ops/core/families.h"
 #include "ops/core/helpers.h"
+#include "ops/host/choice.h"
 #include "ops/index/indexing.h"
 #include "ops/index/search.h"
 
@@ -76,7 +77,9 @@ std::string places_words(DType, DType have) {
 
 Family sort() {
   static const Row kRows[] = {
-      {.name = "aten::sort.stable", .lower = sort_lower},
+      {.name = "aten::sort.stable",
+       .lower = sort_lower,
+       .faster_on_host = faster_on_host::along_a_row},
       {.name = "aten::topk", .lower = topk_lower},
       {.name = "aten::isin.Tensor_Tensor", .lower = isin_lower},
       {.name = "aten::isin.Tensor_Scalar", .lower = isin_lower},
