@@ -1,4 +1,4 @@
-# make demo | test | quick | nightly | bench | conformance | peer | asan | tsan | format | clean.
+# make demo | test | quick | nightly | bench | conformance | peer | asan | tsan | wheel | sdist | api | format | clean.
 # Everything lands in .venv and build/.
 # Each step leaves a stamp, so a second run redoes only what changed.
 SHELL := /bin/bash
@@ -50,6 +50,33 @@ asan tsan: %: build/%/build.ninja
 	@$(BIN)/ninja -C build/$* -j $(JOBS) --quiet
 	$(BIN)/ctest --test-dir build/$* --output-on-failure -j 2
 
+# ---- what is given away -----------------------------------------------------------------------
+# One wheel for PYTHON, with the extension for each torch of TORCHES; only the core and what sees
+# torch are compiled here, torch's own libraries stay outside of it. Lands in dist/.
+TORCHES ?= 2.13.0 2.14.1
+WHEEL_ENV := build/env-$(notdir $(PYTHON))
+WHEEL_PY := PATH="$(CURDIR)/$(WHEEL_ENV)/bin:$$PATH" $(WHEEL_ENV)/bin/python
+SPACE := $(subst ,, )
+.PHONY: wheel sdist
+$(WHEEL_ENV)/.installed: requirements/wheel.txt requirements/cpu-plugins.txt
+	$(PYTHON) -m venv $(WHEEL_ENV)
+	$(WHEEL_PY) -m pip install --quiet -r requirements/wheel.txt
+	$(WHEEL_PY) -m pip install --quiet --no-deps --require-hashes -r requirements/cpu-plugins.txt
+	@touch $@
+
+wheel: $(WHEEL_ENV)/.installed build/.system
+	rm -rf build/wheelhouse
+	$(WHEEL_PY) tools/torch_sdk.py build/torch $(TORCHES)
+	TORCH_PJRT_TORCHES="$(subst $(SPACE),;,$(TORCHES:%=build/torch/%/torch))" \
+	    CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) \
+	    $(WHEEL_PY) -m build --wheel --no-isolation --skip-dependency-check --outdir build/wheelhouse
+	$(WHEEL_PY) -m auditwheel repair --exclude "libtorch*.so" --exclude libc10.so \
+	    --wheel-dir dist build/wheelhouse/*.whl
+	$(WHEEL_PY) tools/check_wheel.py dist $(TORCHES)
+
+sdist: $(WHEEL_ENV)/.installed
+	$(WHEEL_PY) -m build --sdist --no-isolation --skip-dependency-check --outdir dist
+
 # ---- checks and tests -----------------------------------------------------------------------
 .PHONY: check test pytest conformance demo fuzz bench format clean
 check: setup
@@ -81,19 +108,25 @@ quick-core: build
 quick-pytest: build
 	$(PYTEST) tests/python/test_compiles.py tests/python/test_capture.py tests/python/test_states.py
 
-# What takes hours. `make suite-WHEEL` runs the Python tests on one CPU plugin.
+# What takes hours, once a figure. `make suite-WHEEL` runs what programs compute on one CPU plugin:
+# all else of the suite asks nothing of the plugin, or a fake one.
 CPU_WHEELS := $(shell sed -n 's/^\([a-z-]*\)==.*/\1/p' requirements/cpu-plugins.txt)
+# The default wheel's are in `pytest --nightly`.
+OTHER_WHEELS := $(filter-out lammps-jax-pjrt-cpu,$(CPU_WHEELS))
+COMPUTING := tests/cases $(addprefix tests/python/test_,$(addsuffix .py,ops lowerings models modules \
+  numbers views inplace_out mixed_dtypes random special control_flow recurrent scan_layers train \
+  compile capture compiled_models donation host_ops long_graphs spmd tiers))
 .PHONY: nightly
-nightly: build
+nightly: build wheel sdist
 	$(PYTEST) --nightly
 	$(MAKE) conformance
 	$(MAKE) tsan
-	$(MAKE) fuzz N=10000
-	$(MAKE) bench
-	$(MAKE) $(CPU_WHEELS:%=suite-%)
+	$(MAKE) fuzz N=2000
+	$(MAKE) bench CHECK=--check
+	$(MAKE) $(OTHER_WHEELS:%=suite-%)
 
 suite-%: build
-	TORCH_PJRT_CPU_PLUGIN=$* $(PYTEST)
+	TORCH_PJRT_CPU_PLUGIN=$* $(PYTEST) $(COMPUTING)
 
 # The whole OpInfo database in every dtype and form; writes docs/op-coverage.md.
 conformance: build
@@ -115,13 +148,18 @@ SEED ?= 1
 fuzz: build
 	TORCH_PJRT_CACHE=off $(PY) tests/fuzz -n $(N) --seed $(SEED) --keep-going
 
+# CHECK=--check: a figure over its budget fails, once all have been printed.
+CHECK ?=
+GATED := recording eager_mode memory compile spmd collectives long_graphs
 bench: build
-	$(PY) bench/recording.py
-	$(PY) bench/eager_mode.py
-	$(PY) bench/memory.py
-	$(PY) bench/optimizers.py
-	$(PY) bench/compile.py
-	$(PY) bench/plugins.py
+	@failed=; for b in $(GATED); do $(PY) bench/$$b.py $(CHECK) || failed="$$failed $$b"; done; \
+	$(PY) bench/optimizers.py; $(PY) bench/plugins.py; \
+	test -z "$$failed" || { echo "over budget:$$failed"; exit 1; }
+
+# The reference of the public names, from their docstrings: docs/api.md
+.PHONY: api
+api: setup
+	$(PY) tools/api_page.py
 
 format: setup
 	$(BIN)/clang-format -i $(SOURCES)

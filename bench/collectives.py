@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
+from gate import Gate
 
 import torch_pjrt
 
@@ -102,19 +103,22 @@ def measure() -> dict[str, dict[str, float]]:
     return found
 
 
-def main() -> None:
+def main() -> int:
     """Prints the table."""
     if "--rank" in sys.argv:
         rank_main()
-        return
+        return 0
     found = measure()
     if "--json" in sys.argv:
         print(json.dumps(found))
-        return
+        return 0
+    gate = Gate("--check" in sys.argv)
     print(f"{'elements':>9} {'gloo, us':>9} {'above gloo, us':>15}")
     for elements, row in found.items():
         print(f"{elements:>9} {row['gloo']:9.1f} {row['above gloo']:15.1f}")
+        gate.most(f"all-reduce of {elements} above gloo, us", row["above gloo"], 60)
+    return gate.verdict()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -7,12 +7,14 @@ Steps: host time of an optimizer's or a model's step, lazy and captured.
 
 import argparse
 import functools
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from gate import Gate
 from models import GPT, MODELS
 from torch import nn
 
@@ -88,7 +90,10 @@ def mean_execute_us(run: Callable[[], Any], calls: int) -> float:
     return (after[1] - before[1]) / (after[0] - before[0]) * 1e6
 
 
-def calls(rounds: int) -> None:
+OURS = {10: 20.0, 300: 40.0}  # by parameters: microseconds of a compiled call that are ours
+
+
+def calls(rounds: int, gate: Gate) -> None:
     """Prints the table of compiled calls."""
     print("| compiled call | whole, us | closure, us | execute, us | ours, us |")
     print("|---|---|---|---|---|")
@@ -110,6 +115,7 @@ def calls(rounds: int) -> None:
             f"| {count} parameters | {t['whole']:.0f} | {t['closure']:.0f} | {execute:.0f} "
             f"| {t['closure'] - execute:.0f} |"
         )
+        gate.most(f"compiled call of {count} parameters, us", t["closure"] - execute, OURS[count])
 
 
 def waited(run: Callable[[], Any]) -> None:
@@ -152,7 +158,7 @@ def gpt() -> Callable[[], Any]:
     return functools.partial(training.on, *training.batch(0))
 
 
-def inference(rounds: int) -> None:
+def inference(rounds: int, gate: Gate) -> None:
     """Prints the table of a GPT of width 64 at work on 16 tokens."""
     torch.manual_seed(0)
     host = GPT(64, 4).eval()
@@ -179,6 +185,7 @@ def inference(rounds: int) -> None:
     print(f"\n| GPT of width 64, 16 tokens, ms | {' | '.join(runs)} |")
     print("|---" * (len(runs) + 1) + "|")
     print(f"| | {' | '.join(f'{t[name] / 1e3:.3f}' for name in runs)} |")
+    gate.most("compiled GPT over eager", t["compiled"] / t["eager"], 0.45 / 0.59)
 
 
 def steps(rounds: int) -> None:
@@ -199,15 +206,18 @@ def steps(rounds: int) -> None:
         )
 
 
-def main() -> None:
+def main() -> int:
     """Prints the tables."""
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     p.add_argument("--rounds", type=int, default=30)
+    p.add_argument("--check", action="store_true")
     opts = p.parse_args()
     torch.set_num_threads(1)
-    calls(opts.rounds)
-    inference(opts.rounds)
+    gate = Gate(opts.check)
+    calls(opts.rounds, gate)
+    inference(opts.rounds, gate)
     steps(opts.rounds)
+    return gate.verdict()
 
 
-main()
+sys.exit(main())

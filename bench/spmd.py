@@ -14,6 +14,7 @@ from collections.abc import Callable
 os.environ.setdefault("TORCH_PJRT_CPU_DEVICES", "8")
 
 import torch
+from gate import Gate
 
 import torch_pjrt
 from torch_pjrt import metrics, spmd
@@ -78,7 +79,7 @@ def launch(arguments: int) -> tuple[float, float]:
     return statistics.median(whole), statistics.median(calls)
 
 
-def main() -> None:
+def main() -> int:
     """Prints the numbers."""
     found = {"recording, sharded over not": round(recording(), 3)}
     for arguments in (4, 64):
@@ -88,10 +89,14 @@ def main() -> None:
         found[f"sync over call, {arguments} arguments"] = round(whole / call, 3)
     if "--json" in sys.argv:
         print(json.dumps(found))
-        return
+        return 0
+    gate = Gate("--check" in sys.argv)
     for name, value in found.items():
         print(f"{name:40} {value}")
+        if " over " in name:
+            gate.most(name, value, 1.05 if name.startswith("recording") else 1.3)
+    return gate.verdict()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

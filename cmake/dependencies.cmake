@@ -2,13 +2,20 @@
 find_package(Threads REQUIRED)
 find_package(Python REQUIRED COMPONENTS Interpreter)
 
+# Folders of `torch` packages to build for; none: the build Python's own.
+set(TP_TORCH_DIRS "" CACHE STRING "Folders of the torch packages that the extension is built for")
 execute_process(
-  COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/python_env.py
+  COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/python_env.py ${TP_TORCH_DIRS}
   OUTPUT_VARIABLE lines OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 string(REPLACE "\n" ";" lines "${lines}")
+set(TP_TORCHES "")  # extension|folder|version|git revision, of each torch
 foreach(line IN LISTS lines)
   string(REGEX MATCH "^([A-Z_]+)=(.*)$" unused "${line}")
-  set(TP_${CMAKE_MATCH_1} "${CMAKE_MATCH_2}")
+  if(CMAKE_MATCH_1 STREQUAL "TORCH")
+    list(APPEND TP_TORCHES "${CMAKE_MATCH_2}")
+  else()
+    set(TP_${CMAKE_MATCH_1} "${CMAKE_MATCH_2}")
+  endif()
 endforeach()
 
 if(NOT TP_PJRT_INCLUDE)

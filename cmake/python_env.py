@@ -1,11 +1,14 @@
 """Prints, as `KEY=VALUE` lines, what CMake needs to know about the build Python's packages.
 
+usage: python_env.py [TORCH_DIR...]: the torch packages to build for, else the build Python's own.
+
 Looks packages up without importing them: importing torch would cost seconds at every configure.
 """
 
 import importlib.util
 import re
 import runpy
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -25,6 +28,16 @@ def torch_version(torch: Path, key: str) -> str:
     return found.group(1) if found else ""
 
 
+def torches(folders: list[Path]) -> list[str]:
+    """For each torch: the extension's name, torch's folder, its version, its git revision."""
+    found = []
+    for folder in folders:
+        version = torch_version(folder, "__version__")
+        name = "_C_" + version.partition("+")[0].replace(".", "_") if len(folders) > 1 else "_C"
+        found.append("|".join((name, str(folder), version, torch_version(folder, "git_version"))))
+    return found
+
+
 def cpu_plugin() -> str:
     """The library of the CPU plugin that programs use by default; empty where none is installed."""
     wheels = runpy.run_path(str(Path(__file__).parents[1] / "torch_pjrt/_cpu_wheels.py"))
@@ -36,10 +49,9 @@ def main() -> None:
     """Prints the lines; a key is absent where the thing is not there."""
     torch, plugins = package_dir("torch"), package_dir("xla_plugins")
     jaxlib = package_dir("jaxlib")
-    if torch:
-        print(f"TORCH_DIR={torch}")
-        print(f"TORCH_VERSION={torch_version(torch, '__version__')}")
-        print(f"TORCH_GIT={torch_version(torch, 'git_version')}")
+    folders = [Path(a).resolve() for a in sys.argv[1:]] or ([torch] if torch else [])
+    for line in torches(folders):
+        print(f"TORCH={line}")
     if plugins and (header := plugins / "xla_cpu_pjrt/include/pjrt_c_api.h").exists():
         print(f"PJRT_INCLUDE={header.parent}")
     if jaxlib and (jaxlib / "include/xla/ffi/api/c_api.h").exists():

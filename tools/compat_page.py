@@ -77,51 +77,74 @@ def frameworks() -> list[str]:
         "Each program of `tests/frameworks/programs` runs unchanged on the device and on the CPU;"
         " results are equal (`tests/frameworks/test_frameworks.py`).",
         "",
-        "| program | programs compiled | launches | cuts | ops on the CPU |",
-        "|---|---|---|---|---|",
+        "A cut is a value that the framework's own code reads; the lines that cut most are named.",
+        "",
+        "| program | programs compiled | launches | cuts | ops on the CPU | cut most by |",
+        "|---|---|---|---|---|---|",
     ]
-    for path in sorted((ROOT / "build" / "frameworks").glob("*.json")):
-        r = json.loads(path.read_text())
-        ops = ", ".join(f"`{n}`" for n in r["on the CPU"]) or "none"
-        lines.append(f"| {path.stem} | {r['programs']} | {r['launches']} | {r['cuts']} | {ops} |")
-    if len(lines) == 6:
-        raise SystemExit("build/frameworks is empty: run pytest tests/frameworks first")
+    old = before(r"\| (\w+) \|")
+    for path in sorted((ROOT / "tests" / "frameworks" / "programs").glob("*.py")):
+        lines.append(_program(path.stem, old.get(path.stem, f"| {path.stem} | not run | | | | |")))
     return lines
 
 
-def before() -> dict[str, str]:
-    """Rows of the page as it is, by file."""
+def _program(name: str, old: str) -> str:
+    """The row of a program: of this time's run, else the one that the page had."""
+    path = ROOT / "build" / "frameworks" / f"{name}.json"
+    if not path.exists():
+        return old if old.count("|") == 7 else f"{old} |"
+    r = json.loads(path.read_text())
+    ops = ", ".join(f"`{n}`" for n in r["on the CPU"]) or "none"
+    most = ", ".join(f"{n}x `{at}`" for n, at in r.get("cut most by", [])) or "-"
+    return f"| {name} | {r['programs']} | {r['launches']} | {r['cuts']} | {ops} | {most} |"
+
+
+def before(pattern: str) -> dict[str, str]:
+    """Rows of the page as it is, by what the pattern finds at their start."""
     text = PAGE.read_text() if PAGE.exists() else ""
-    rows = (line for line in text.splitlines() if line.startswith("| `"))
-    return {re.findall("`(.+?)`", row)[0]: row for row in rows}
+    found = ((re.match(pattern, row), row) for row in text.splitlines())
+    return {m[1]: row for m, row in found if m}
+
+
+def _counted(name: str, run: peer.Run, gaps: dict[tuple[str, str], str], old: str) -> Counter[str]:
+    """How many of a file's tests pass, are gaps, fail without a reason, were not run."""
+    path, counts = ROOT / "build" / "peer" / f"{name}.json", Counter[str](all=len(run.tests))
+    if path.exists():
+        found = json.loads(path.read_text())
+        for test in run.tests:
+            reason = gaps.get((name, test)) or gaps.get((name, "*"))
+            outcome = found.get(test, [""])[0]
+            known = "gap" if reason else "not run" if outcome == peer.NOT_RUN[0] else "left"
+            counts["pass" if outcome == "pass" else known] += 1
+        return counts
+    cells = [c.strip() for c in old.split("|")]
+    if not old or not cells[2].isdecimal():
+        return counts + Counter({"not run": len(run.tests)})
+    counts["pass"] = int(cells[2])
+    rest = len(run.tests) - counts["pass"]
+    counts["gap"] = min(rest, sum(n == name for n, _ in gaps))
+    counts["left"] = rest - counts["gap"]
+    return counts
 
 
 def tests() -> list[str]:
     """A row a file of the peer's, and the gaps by reason."""
-    rows, old, totals = [], before(), Counter[str]()
+    rows, old, totals, gaps = [], before(r"\| `(.+?)` \|"), Counter[str](), peer.read_gaps()
     for name, run in peer.read_runs().items():
-        path = ROOT / "build" / "peer" / f"{name}.json"
-        if path.exists():
-            found = json.loads(path.read_text())
-            passed = sum(found.get(t, [""])[0] == "pass" for t in run.tests)
-            row = f"| `{name}` | {passed} | {len(run.tests)} |"
-        else:
-            row = old.get(name, f"| `{name}` | not run | {len(run.tests)} |")
-        rows.append(row)
-        cells = [c.strip() for c in row.split("|")]
-        totals["all"] += len(run.tests)
-        totals["pass"] += int(cells[2]) if cells[2].isdecimal() else 0
-        totals["not run"] += len(run.tests) if cells[2] == "not run" else 0
-    reasons = Counter(peer.read_gaps().values())
-    gaps = sum(reasons.values())
-    left = totals["all"] - totals["pass"] - totals["not run"] - gaps
+        counts = _counted(name, run, gaps, old.get(name, ""))
+        totals += counts
+        left_out = counts["not run"] == counts["all"]
+        rows.append(f"| `{name}` | {'not run' if left_out else counts['pass']} | {counts['all']} |")
+    fresh = sum((ROOT / "build" / "peer" / f"{n}.json").exists() for n in peer.read_runs())
+    reasons = Counter(gaps.values())
     return [
         "## The peer's own tests",
         "",
         "`make peer PEER=/path/of/pytorch-xla` (tag v2.9.0) runs the tests that pass on torch_xla"
         f" 2.9.0 on compat. **{totals['pass']} of {totals['all']} pass**;"
-        f" {totals['not run']} were not run for this page, {gaps} are gaps with a reason,"
-        f" {left} fail and are still to be looked into.",
+        f" {totals['not run']} were not run for this page, {totals['gap']} are gaps with a reason,"
+        f" {totals['left']} fail and are still to be looked into."
+        f" {fresh} of {len(rows)} files were run for this page, the others keep its numbers.",
         "",
         "The gaps (`tests/peer/gaps.tsv`) by reason:",
         "",

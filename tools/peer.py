@@ -5,7 +5,8 @@ of the first column of tests/peer/tests.tsv (all of them otherwise). Each file r
 its own, as there. A test that passes there and not here has to stand in tests/peer/gaps.tsv with a
 reason: the command ends with 1 otherwise. Results are in build/peer, a file a run.
 
-PEER_PATH names folders with packages that some files import (torchvision, whose models will do).
+PEER_PATH names folders with packages that some files import (torchvision, whose models will do);
+PEER_SECONDS is how long a file may take (900), PEER_NICE the niceness (19).
 """
 
 import argparse
@@ -22,8 +23,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PEER = ROOT / "tests" / "peer"
 OUT = ROOT / "build" / "peer"
-SECONDS = 900  # of a file
+SECONDS = int(os.environ.get("PEER_SECONDS", "900"))  # of a file
 SCRIPT = "<script>"
+NOT_RUN = ("not run", "")
 
 
 @dataclass
@@ -97,17 +99,24 @@ def environment(run: Run, checkout: Path, results: Path) -> dict[str, str]:
     }
 
 
-def execute(run: Run, checkout: Path, only: list[str]) -> tuple[int, str]:
-    """Runs the file; its exit status and the end of what it said."""
+def execute(
+    run: Run, checkout: Path, only: list[str], its_own_main: bool = True
+) -> tuple[int, str]:
+    """Runs the file, or unittest on it; its exit status and the end of what it said."""
     results = OUT / f"{run.name}.jsonl"
     folder = OUT / "cwd" / run.name
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, str(checkout / "test" / run.path), *only]
+    file = checkout / "test" / run.path
+    command, env = [sys.executable, str(file), *only], environment(run, checkout, results)
+    if not its_own_main:
+        command = [sys.executable, "-m", "unittest", *(f"{file.stem}.{t}" for t in only)]
+        env["PEER_MODULE"] = file.stem
+        env["PYTHONPATH"] = os.pathsep.join([str(file.parent), env["PYTHONPATH"]])
     with (OUT / f"{run.name}.log").open("a") as log:
         try:
             code = subprocess.run(  # noqa: S603 - the checkout's own tests
-                command, cwd=folder, env=environment(run, checkout, results), stdout=log,
-                stderr=subprocess.STDOUT, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,
+                command, cwd=folder, env=env, stdout=log, stderr=subprocess.STDOUT,
+                timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,
             ).returncode  # fmt: skip
         except subprocess.TimeoutExpired:
             code = 124
@@ -140,12 +149,16 @@ def judge(run: Run, checkout: Path, go_on: bool) -> dict[str, tuple[str, str]]:
     found = outcomes(run)
     for _ in range(5):
         missing = [t for t in run.tests if t not in found and t != SCRIPT]
-        if not missing or not found:
+        if not missing:
             break
-        execute(run, checkout, missing)
+        if found:
+            execute(run, checkout, missing)
         more = outcomes(run)
+        if more.keys() == found.keys():  # its own main fails, takes no names, or stops early
+            execute(run, checkout, missing, its_own_main=False)
+            more = outcomes(run)
         if more.keys() == found.keys():
-            break  # a name that the file does not take
+            break  # names that it has not
         found = more
     lost = ("missing", said[-600:])
     return {t: found.get(t, lost) for t in run.tests}
@@ -158,14 +171,19 @@ def report(found: dict[str, dict[str, tuple[str, str]]]) -> int:
     for name, tests in found.items():
         for test, (outcome, detail) in tests.items():
             reason = gaps.get((name, test)) or gaps.get((name, "*"))
-            counts["pass" if outcome == "pass" else "gap" if reason else "wrong"] += 1
-            if outcome != "pass" and not reason:
+            open_end = "not run" if outcome == NOT_RUN[0] else "wrong"
+            kind = "pass" if outcome == "pass" else "gap" if reason else open_end
+            counts[kind] += 1
+            if kind == "wrong":
                 wrong.append(f"{name}\t{test}\t{outcome}: {detail.strip()[-300:]!r}")
             elif outcome == "pass" and (name, test) in gaps:
                 stale.append(f"{name}\t{test}")
     print(*wrong, sep="\n")
     print(*(f"passes, and stands in gaps.tsv: {s}" for s in stale), sep="\n")
-    print(f"{counts['pass']} pass, {counts['gap']} gaps, {counts['wrong']} fail without a reason")
+    print(
+        f"{counts['pass']} pass, {counts['gap']} gaps, {counts['wrong']} fail without a reason, "
+        f"{counts['not run']} not run"
+    )
     return 1 if wrong else 0
 
 
@@ -174,6 +192,7 @@ def main() -> int:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("runs", nargs="*")
     parser.add_argument("--go-on", action="store_true", help="only what has no outcome yet")
+    parser.add_argument("--no-run", action="store_true", help="only what broken-off runs left")
     asked = parser.parse_intermixed_args()
     runs = read_runs()
     OUT.mkdir(parents=True, exist_ok=True)
@@ -181,7 +200,11 @@ def main() -> int:
     found = {}
     for name in asked.runs or list(runs):
         start = time.monotonic()
-        found[name] = judge(runs[name], asked.checkout.resolve(), asked.go_on)
+        if asked.no_run:
+            known = {t: o for t, o in outcomes(runs[name]).items() if o[0] != "died"}
+            found[name] = {t: known.get(t, NOT_RUN) for t in runs[name].tests}
+        else:
+            found[name] = judge(runs[name], asked.checkout.resolve(), asked.go_on)
         passed = sum(o == "pass" for o, _ in found[name].values())
         seconds = time.monotonic() - start
         print(f"{name}: {passed} of {len(found[name])} in {seconds:.0f} s", flush=True)

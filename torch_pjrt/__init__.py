@@ -5,15 +5,17 @@ read of a value) turns the recorded graph into one program, compiled once and fo
 hash.
 """
 
+from ._extension import load as _load_extension
+from ._extension import newest as _newest
+
 try:
     import torch
-except ImportError as _error:
-    raise ImportError("torch_pjrt needs PyTorch: pip install torch==2.13.0") from _error
+except ModuleNotFoundError as _error:
+    if _error.name != "torch":  # one that is there and lacks something says so itself
+        raise
+    raise ImportError(f"torch_pjrt needs PyTorch: pip install torch=={_newest()}") from _error
 
-from ._check import built_for as _built_for
-from ._check import check_torch as _check_torch
-
-_check_torch(torch.__version__, _built_for())
+_load_extension(torch.__version__)
 
 from . import _C, aot, cache, export, flags, graph, metrics, plugins, runtime  # noqa: E402
 from ._accelerator import as_accelerator  # noqa: E402

@@ -1,6 +1,6 @@
 """A barrier between blocks: what a block computes begins when all that it reads is there.
 
-Without one a compiler may gather the weights of every block at a program's start, and keep them all.
+Without one a compiler may gather the weights of every block at a program's start and keep them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ __all__ = ["barrier", "blocks_of", "fence"]
 
 
 class _Barrier(torch.autograd.Function):
-    """The values; gradients pass one too, so that a block's are all there before the next block's."""
+    """The values; gradients pass a barrier of their own."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: torch.Tensor) -> Any:
         ctx.set_materialize_grads(False)
-        return tuple(_C.optimization_barrier(tensors))
+        values = tuple(_C.optimization_barrier(tensors))
+        wanted = zip(values, ctx.needs_input_grad, strict=True)
+        ctx.mark_non_differentiable(*(v for v, needed in wanted if not needed))
+        return values
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> Any:
@@ -58,7 +61,8 @@ class _Fence:
         flat, spec = tree_flatten((args, kwargs))
         inputs = [i for i, t in enumerate(flat) if _on_device(t)]
         places = [(m, n) for m, n in self.owned if _on_device(m._parameters[n])]
-        values = barrier([flat[i] for i in inputs] + [m._parameters[n] for m, n in places])
+        weights = [m.__dict__.get(n, m._parameters[n]) for m, n in places]  # a cast of it, if any
+        values = barrier([flat[i] for i in inputs] + weights)
         for i, value in zip(inputs, values, strict=False):
             flat[i] = value
         for (m, n), value in zip(places, values[len(inputs) :], strict=True):
@@ -66,6 +70,8 @@ class _Fence:
         return tree_unflatten(flat, spec)
 
     def after(self, block: torch.nn.Module, args: Any, output: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
         for m, n in self.owned:
             m.__dict__.pop(n, None)
 
@@ -81,5 +87,5 @@ def fence(blocks: Iterable[torch.nn.Module]) -> None:
     """
     for block in blocks:
         made = _Fence(block)
-        block.register_forward_pre_hook(made.before, prepend=True, with_kwargs=True)
+        block.register_forward_pre_hook(made.before, with_kwargs=True)
         block.register_forward_hook(made.after, always_call=True)

@@ -1,5 +1,4 @@
 VERSION: str
 REVISION: str
 COMMIT: str
-TORCH_VERSION: str
-TORCH_GIT: str
+BUILDS: dict[str, str]  # torch's release -> the extension's file, without suffix

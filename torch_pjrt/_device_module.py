@@ -253,7 +253,10 @@ def max_memory_reserved(device: Device = None) -> int:
 
 
 def mem_get_info(device: Device = None) -> tuple[int, int]:
-    """(free, total) bytes of the device; of the machine, where the device is the CPU."""
+    """(free, total) bytes of the device; of the machine, where the device is the CPU.
+
+    Raises NotImplementedError where the plugin does not tell.
+    """
     stats = memory_stats(device)
     if limit := stats.get("limit_bytes", 0):
         return max(0, limit - stats["bytes_in_use"]), limit
@@ -301,7 +304,7 @@ def get_rng_state(device: Device = "xla") -> torch.Tensor:
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
-    """One state for each generator: there is one."""
+    """One state for each generator, of which there is one: a CPU tensor of bytes."""
     return [get_rng_state()]
 
 

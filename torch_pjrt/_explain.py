@@ -238,6 +238,7 @@ class _Explain:
     @overload
     def __call__(self, last: Literal[False] = False) -> Explanation: ...
     def __call__(self, last: bool = False) -> Compile | Explanation | None:
+        """All so far, or, with `last`, the newest compile (None before the first)."""
         compiles = _compiles()
         if last:
             return compiles[-1] if compiles else None

@@ -20,6 +20,7 @@ from torch._compile import _disable_dynamo
 from torch.utils._pytree import tree_map
 
 from . import spmd
+from ._barrier import fence
 from ._device_mesh import is_view, split_count, view_of
 from ._view_tensor import constrained, plain
 
@@ -162,6 +163,7 @@ def _hook(state: Any, params: list[Any], modules: Any, view: _View, policy: Any)
     for module in modules:
         module.register_forward_pre_hook(run.before, prepend=True, with_kwargs=True)
         module.register_forward_hook(run.after, always_call=True)
+    fence(modules)
 
 
 def adjust(module: Any) -> None:

@@ -147,7 +147,10 @@ class Topology:
             ) from None
 
     def compile(self, hlo: str) -> Program:
-        """The program of a StableHLO module. Raises what the plugin says where it cannot."""
+        """The program of a StableHLO module. Raises what the plugin says where it cannot.
+
+        Raises ValueError where the module runs on more devices than the topology has.
+        """
         devices = _devices_of(hlo)
         if devices > len(self.kinds):
             raise ValueError(
@@ -229,7 +232,10 @@ class LoadedProgram:
         self._program = _C.Loaded(hlo, executable, name)
 
     def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
-        """The results, on device 0, of the module's parameters in its order."""
+        """The results, on device 0, for the module's parameters in its order.
+
+        Shapes and dtypes are those that the program was compiled with.
+        """
         whole = [export._whole(t.to("xla:0")) for t in tensors]
         return list(self._program.call(whole))
 

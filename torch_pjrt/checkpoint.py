@@ -62,13 +62,13 @@ class _Parts:
         )
         return [
             WriteItem(
-                index=MetadataIndex(fqn, torch.Size(chunk.offsets)),
+                index=MetadataIndex(fqn, torch.Size(chunk.offsets), number),
                 type=WriteItemType.SHARD,
                 tensor_data=TensorWriteData(
                     chunk=chunk, properties=properties, size=self.tensor.size()
                 ),
             )
-            for chunk in self.__create_chunk_list__()
+            for number, chunk in enumerate(self.__create_chunk_list__())
         ]
 
     def part(self, at: Place) -> torch.Tensor:
@@ -151,7 +151,7 @@ class LoadPlanner(DefaultLoadPlanner):
         self.state_dict = _as_parts(self.state_dict)
 
     def lookup_tensor(self, index: MetadataIndex) -> torch.Tensor:
-        """Where a chunk goes."""
+        """What takes a chunk: of a sharded tensor, host memory of its part's shape and dtype."""
         found = self.state_dict.get(index.fqn)
         if isinstance(found, _Parts):
             return found.destination(_place(index))

@@ -23,7 +23,7 @@ _HARDWARE = (
 
 def _versions() -> Iterator[str]:
     yield f"torch_pjrt  {_build_info.VERSION} (sources {_build_info.REVISION})"
-    yield f"torch       {torch.__version__} (built for {_build_info.TORCH_VERSION})"
+    yield f"torch       {torch.__version__} (built for {', '.join(_build_info.BUILDS)})"
     yield f"python      {sys.version.split()[0]} on {platform.platform()}"
 
 

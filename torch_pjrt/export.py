@@ -113,7 +113,8 @@ def stablehlo(
     without, it may use dialect `chlo`, which XLA understands.
 
     Raises NotImplementedError, with the op and its line, for an op that runs on the host and for
-    dynamic shapes; RuntimeError for random numbers and for a model that reads a value.
+    dynamic shapes; RuntimeError for random numbers and for a model that reads a value; TypeError
+    where `args` is no tuple.
     """
     if isinstance(args, torch.Tensor) or not isinstance(args, tuple | list):
         raise TypeError(f"torch_pjrt.export: args is a tuple, found {type(args).__name__}")
@@ -136,7 +137,8 @@ def stablehlo(
 def load(folder: str | os.PathLike[str], device: int = 0) -> "LoadedProgram":
     """The program that `Program.save` wrote, compiled for a device.
 
-    Raises FileNotFoundError where there is none, ValueError where it is of another format.
+    Raises FileNotFoundError where there is none or a weight is not there, ValueError where it is of
+    another format.
     """
     path = Path(folder) / "functions" / f"{_NAME}.meta"
     if not path.exists():
@@ -322,6 +324,11 @@ def _write(path: Path, t: torch.Tensor) -> None:
 
 
 def _read(path: Path, dtype: torch.dtype) -> torch.Tensor:
+    if not path.exists():
+        raise FileNotFoundError(
+            f"torch_pjrt.export.load: no weight '{path.name}' in '{path.parent}'\n"
+            "  try: save the program with its weights"
+        )
     import numpy as np
 
     t = torch.from_numpy(np.load(path))

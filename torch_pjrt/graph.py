@@ -79,7 +79,10 @@ class Graph:
         return _report.frame(self.html)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes the form that the name's ending asks for: .txt, .dot, .mlir or .html."""
+        """Writes the form that the name's ending asks for: .txt, .dot, .mlir or .html; its path.
+
+        Raises ValueError for another ending.
+        """
         to = Path(path)
         forms = {".txt": "text", ".dot": "dot", ".mlir": "hlo", ".html": "html"}
         if to.suffix not in forms:

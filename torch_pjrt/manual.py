@@ -51,8 +51,16 @@ _here = threading.local()
 class _Inside:
     """The region that this thread records."""
 
-    def __init__(self, mesh: Mesh, like: torch.Tensor) -> None:
-        self.mesh, self.like = mesh, like
+    def __init__(self, mesh: Mesh, like: torch.Tensor, replicas: bool) -> None:
+        self.mesh, self.like, self.replicas = mesh, like, replicas
+
+    def call(self, t: torch.Tensor, name: str, shape: Sequence[int], *how: Any) -> torch.Tensor:
+        """A collective of the region's devices: parameters, groups, size of a group."""
+        parameters, groups, size = how
+        out: torch.Tensor = _C.manual_collective(
+            t, name, list(shape), parameters, groups, size, replicas=self.replicas
+        )
+        return out
 
     def groups(self, axes: Axes) -> tuple[list[int], int]:
         """Partitions that differ only along these axes, group by group; how many in each."""
@@ -79,9 +87,9 @@ def _inside(name: str) -> _Inside:
 def _call(
     name: str, t: torch.Tensor, shape: Sequence[int], parameters: Sequence[int], axes: Axes
 ) -> torch.Tensor:
-    groups, size = _inside(name).groups(axes)
-    out: torch.Tensor = _C.manual_collective(t, name, list(shape), list(parameters), groups, size)
-    return out
+    found = _inside(name)
+    groups, size = found.groups(axes)
+    return found.call(t, name, shape, list(parameters), groups, size)
 
 
 def axis_size(axis: Axes) -> int:
@@ -96,27 +104,29 @@ def axis_index(axis: Axes) -> torch.Tensor:
     table = [0] * len(groups)
     for i, partition in enumerate(groups):
         table[partition] = i % size
-    out: torch.Tensor = _C.manual_collective(found.like, "index", [], [], table, 1)
-    return out
+    return found.call(found.like, "index", [], [], table, 1)
 
 
 def psum(t: torch.Tensor, axis: Axes) -> torch.Tensor:
-    """The sum over the devices of the axis, on each of them."""
+    """The sum over the devices of the axis, on each of them; shape and dtype are those of `t`.
+
+    Raises RuntimeError outside of a region, ValueError for an axis that the mesh has not.
+    """
     return _call("all_reduce", t, t.shape, [_SUM], axis)
 
 
 def pmean(t: torch.Tensor, axis: Axes) -> torch.Tensor:
-    """The mean over the devices of the axis."""
+    """The mean over the devices of the axis: `psum` by their number, of the shape of `t`."""
     return psum(t, axis) / axis_size(axis)
 
 
 def pmax(t: torch.Tensor, axis: Axes) -> torch.Tensor:
-    """The greatest over the devices of the axis, element by element."""
+    """The greatest over the devices of the axis, element by element; shape and dtype of `t`."""
     return _call("all_reduce", t, t.shape, [_GREATEST], axis)
 
 
 def pmin(t: torch.Tensor, axis: Axes) -> torch.Tensor:
-    """The least over the devices of the axis, element by element."""
+    """The least over the devices of the axis, element by element; shape and dtype of `t`."""
     return _call("all_reduce", t, t.shape, [_LEAST], axis)
 
 
@@ -135,7 +145,10 @@ def _divided(t: torch.Tensor, dim: int, size: int) -> list[int]:
 
 
 def all_gather(t: torch.Tensor, axis: Axes, dim: int = 0) -> torch.Tensor:
-    """The parts of all devices of the axis, joined along `dim`."""
+    """The parts of all devices of the axis, joined along `dim`: the shape is n times as long there.
+
+    Raises IndexError for a `dim` that `t` has not.
+    """
     dim = _dim(t, dim)
     shape = list(t.shape)
     shape[dim] *= axis_size(axis)
@@ -143,13 +156,22 @@ def all_gather(t: torch.Tensor, axis: Axes, dim: int = 0) -> torch.Tensor:
 
 
 def psum_scatter(t: torch.Tensor, axis: Axes, dim: int = 0) -> torch.Tensor:
-    """The device's part, along `dim`, of the sum over the devices of the axis."""
+    """The device's part, along `dim`, of the sum over the devices of the axis.
+
+    The shape is that of `t` with dimension `dim` divided by the number of devices. Raises
+    ValueError where it is not divisible, IndexError for a `dim` that `t` has not.
+    """
     dim = _dim(t, dim)
     return _call("reduce_scatter", t, _divided(t, dim, axis_size(axis)), [_SUM, dim], axis)
 
 
 def all_to_all(t: torch.Tensor, axis: Axes, split_dim: int, concat_dim: int) -> torch.Tensor:
-    """Splits along one dim, sends a part to each device, joins what comes along another dim."""
+    """Splits along one dim, sends a part to each device, joins what comes along another dim.
+
+    The shape is that of `t` with `split_dim` divided by the number of devices and `concat_dim`
+    multiplied by it. Raises ValueError where it is not divisible, IndexError for a dim that `t` has
+    not.
+    """
     split_dim, concat_dim = _dim(t, split_dim), _dim(t, concat_dim)
     shape = _divided(t, split_dim, axis_size(axis))
     shape[concat_dim] *= axis_size(axis)
@@ -157,8 +179,12 @@ def all_to_all(t: torch.Tensor, axis: Axes, split_dim: int, concat_dim: int) -> 
 
 
 def ppermute(t: torch.Tensor, axis: Axes, pairs: Sequence[tuple[int, int]]) -> torch.Tensor:
-    """Sends `t` along the axis, from place to place; who gets none has zeros."""
-    groups, size = _inside("ppermute").groups(axis)
+    """Sends `t` along the axis, from place to place; who gets none has zeros of its shape.
+
+    `pairs` are (from, to), places along the axis. Raises ValueError for a place that is not on it.
+    """
+    found = _inside("ppermute")
+    groups, size = found.groups(axis)
     for a, b in pairs:
         if not (0 <= a < size and 0 <= b < size):
             raise ValueError(f"manual.ppermute: pair ({a}, {b}) of an axis of {size}")
@@ -170,18 +196,19 @@ def ppermute(t: torch.Tensor, axis: Axes, pairs: Sequence[tuple[int, int]]) -> t
     ]
     if not flat:
         return torch.zeros_like(t)
-    out: torch.Tensor = _C.manual_collective(t, "permute", list(t.shape), [], flat, 2)
-    return out
+    return found.call(t, "permute", t.shape, [], flat, 2)
 
 
 @contextmanager
-def _recording(mesh: Mesh, like: torch.Tensor) -> Iterator[None]:
+def _recording(mesh: Mesh, like: torch.Tensor, replicas: bool) -> Iterator[None]:
     before = getattr(_here, "region", None)
     if before is not None:
         raise RuntimeError("manual.region: a region inside a region")
-    _here.region = _Inside(mesh, like)
+    _here.region = _Inside(mesh, like, replicas)
     try:
-        yield
+        # A backward pass inside runs on this thread, which is the one that records.
+        with torch.autograd.set_multithreading_enabled(False):
+            yield
     finally:
         _here.region = None
 
@@ -209,14 +236,27 @@ def _checked(tensors: Sequence[Any], specs: Sequence[Spec], ins: Sequence[Any]) 
             )
 
 
+def _run(
+    body: Any, args: Sequence[torch.Tensor], ins: Sequence[Any], outs: Sequence[Any], alone: bool
+) -> list[torch.Tensor]:
+    if not alone:
+        return _C.record_manual(body, list(args), ins, outs)
+    placed = [_C.on_mesh(t, s) for t, s in zip(args, ins, strict=True)]
+    return _C.run_replicas(body, placed, ins, outs)
+
+
 def region(
-    mesh: Mesh, in_specs: Sequence[Spec], out_specs: Sequence[Spec]
+    mesh: Mesh, in_specs: Sequence[Spec], out_specs: Sequence[Spec], replicas: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Makes a function of parts one of whole tensors.
 
     Arguments are cut as `in_specs` say, results put together as `out_specs` say: parts along the
     axes that cut a dimension, and what stands in no spec is the same on each device of its axis.
     The function gives a tensor or a tuple of tensors. ValueError where sizes are not divisible.
+
+    `replicas`: a call computes what is pending, and then runs as a program of its own, which every
+    device runs on its parts as a replica. That asks nothing of the compiler's partitioner. Without
+    it, the region is a part of the program that the graph around it becomes.
     """
     ins, outs = ([mesh.sharding(s) for s in specs] for specs in (in_specs, out_specs))
 
@@ -224,6 +264,8 @@ def region(
         @functools.wraps(f)
         def call(*args: Any) -> Any:
             _checked(args, in_specs, ins)
+            if replicas:
+                _C.sync(False)  # what the function reads besides is there, whole on each device
             like = [
                 torch.empty(s.shard_shape(list(t.shape)), dtype=t.dtype, device=t.device)
                 for t, s in zip(args, ins, strict=True)
@@ -232,7 +274,7 @@ def region(
 
             def body(*parts: torch.Tensor) -> Sequence[torch.Tensor]:
                 nonlocal single
-                with _recording(mesh, parts[0]):
+                with _recording(mesh, parts[0], replicas):
                     out = f(*parts)
                 single = isinstance(out, torch.Tensor)
                 return [out] if single else list(out)
@@ -240,7 +282,7 @@ def region(
             with torch.no_grad():
                 recorded = Recorded("manual.region", like, body)
                 recorded.refuse_writes("manual.region", len(like))
-                found = _C.record_manual(recorded.finish(), list(args), ins, outs)
+                found = _run(recorded.finish(), args, ins, outs, replicas)
             return found[0] if single else tuple(found)
 
         return call

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from torch_pjrt import _C
 from torch_pjrt._barrier import blocks_of, fence
@@ -86,7 +87,10 @@ class Mesh:
         return np.array(self.device_ids).reshape(self.mesh_shape)
 
     def sub(self, **index: int) -> Mesh:
-        """The part of the mesh where the named axes have these indices: `mesh.sub(x=0)`."""
+        """The part of the mesh where the named axes have these indices: `mesh.sub(x=0)`.
+
+        Raises ValueError for an axis that the mesh has not.
+        """
         grid = self.get_logical_mesh()
         for name in index:
             if name not in self.axis_names:
@@ -176,6 +180,14 @@ def _described(handle: Any, shape: tuple[int, ...], real: bool) -> Sharding:
     )
 
 
+def _as_operator(t: torch.Tensor, mesh: Mesh, spec: Spec) -> torch.Tensor:
+    """The constraint as an operator, which a traced graph keeps; its gradient has it too."""
+    by_dimension = ",".join("+".join(axes) for axes in _names(mesh, spec))
+    sizes, axes = list(mesh.mesh_shape), ",".join(mesh.axis_names)
+    out: torch.Tensor = constrain(t, mesh.device_ids, axes, sizes, by_dimension)
+    return out
+
+
 def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: Spec) -> torch.Tensor:
     """Puts `t` on the mesh, in place, and gives it back.
 
@@ -188,12 +200,7 @@ def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: Spec) -> torch.Te
     constraint, and its gradient too.
     """
     if torch.compiler.is_compiling():
-        names = _names(mesh, partition_spec)
-        spec = ",".join("+".join(axes) for axes in names)
-        sizes = list(mesh.mesh_shape)
-        axes = ",".join(mesh.axis_names)
-        out: torch.Tensor = constrain(t, mesh.device_ids, axes, sizes, spec)
-        return out
+        return _as_operator(t, mesh, partition_spec)
     with torch.no_grad():
         if t.device.type == "cpu":
             t = t.to("xla")
@@ -208,7 +215,7 @@ def mark_sharding(t: torch.Tensor, mesh: Mesh, partition_spec: Spec) -> torch.Te
 
 
 def clear_sharding(t: torch.Tensor) -> torch.Tensor:
-    """Makes every device of its mesh hold the whole tensor."""
+    """Makes every device of its mesh hold the whole tensor; gives `t`, its shape as before."""
     handle, _ = _C.sharding_of(t)
     if handle is not None and not handle.replicated:
         axes = [("_0", len(handle.devices))]
@@ -229,7 +236,12 @@ class _MarkWithGradients(torch.autograd.Function):
 
 
 def mark_sharding_with_gradients(t: torch.Tensor, mesh: Mesh, partition_spec: Spec) -> torch.Tensor:
-    """`t` with a constraint on its value and on its gradient, as a new tensor."""
+    """`t` with a constraint on its value and on its gradient, as a new tensor of its shape.
+
+    Functions that trace (torch.compile, AOTAutograd, make_fx) see an operator.
+    """
+    if torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None:
+        return _as_operator(t, mesh, partition_spec)
     out: torch.Tensor = _MarkWithGradients.apply(  # type: ignore[no-untyped-call]
         t, mesh.sharding(partition_spec)
     )

@@ -57,6 +57,10 @@ void add_control(py::module_& m) {
                             const py::sequence& out) {
     return to_list(record_manual(body, tensors_of(operands), shardings_of(in), shardings_of(out)));
   });
+  m.def("run_replicas", [](const Body& body, const py::sequence& operands, const py::sequence& in,
+                           const py::sequence& out) {
+    return to_list(run_replicas(body, tensors_of(operands), shardings_of(in), shardings_of(out)));
+  });
   m.def("record_loop", &loop);
   m.def("record_branch", [](const py::handle& predicate, const Body& on_true, const Body& on_false,
                             const py::sequence& operands) {

@@ -23,6 +23,7 @@
 #include "bind/trace.h"
 #include "client/registry.h"
 #include "gen/build_info.h"
+#include "gen/torch_info.h"
 #include "pjrt/compile_options.h"
 #include "probe/probe.h"
 #include "torch/checks.h"

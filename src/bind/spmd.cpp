@@ -72,7 +72,9 @@ py::object sharding_object(const shard::Ref& s) { return py::cast(Handle{s}); }
 
 shard::Ref sharding_ref(const py::handle& h) { return h.cast<Handle>().ref; }
 
-void add_spmd(py::module_& m) {
+namespace {
+
+void add_sharding(py::module_& m) {
   py::class_<Handle>(m, "Sharding")
       .def_property_readonly("devices", [](const Handle& h) { return h.ref->devices; })
       .def_property_readonly("counts", [](const Handle& h) { return h.ref->tiles.counts; })
@@ -112,28 +114,40 @@ void add_spmd(py::module_& m) {
     shard::Tiles t = shard::read_op_sharding(std::string_view(bytes), partitions);
     return py::make_tuple(t.counts, t.order, t.replicas);
   });
+}
+
+py::list barrier(const std::vector<py::object>& given) {
+  std::vector<at::Tensor> tensors;
+  for (const py::object& t : given) tensors.push_back(to_tensor(t));
+  py::list out;
+  for (at::Tensor& t : optimization_barrier(tensors)) out.append(from_tensor(std::move(t)));
+  return out;
+}
+
+}  // namespace
+
+void add_spmd(py::module_& m) {
+  add_sharding(m);
   m.def("mark_sharding",
         [](const py::handle& t, const Handle& h) { mark_sharding(to_tensor(t), h.ref); });
   m.def("constrained", [](const py::handle& t, const Handle& h) {
     return from_tensor(constrained(to_tensor(t), h.ref));
   });
-  m.def("optimization_barrier", [](const std::vector<py::object>& given) {
-    std::vector<at::Tensor> tensors;
-    for (const py::object& t : given) tensors.push_back(to_tensor(t));
-    py::list out;
-    for (at::Tensor& t : optimization_barrier(tensors)) out.append(from_tensor(std::move(t)));
-    return out;
+  m.def("on_mesh", [](const py::handle& t, const Handle& h) {
+    return from_tensor(on_mesh(to_tensor(t), h.ref));
   });
+  m.def("optimization_barrier", &barrier);
   m.def(
       "manual_collective",
       [](const py::handle& t, std::string kind, std::vector<int64_t> shape,
-         std::vector<int64_t> parameters, std::vector<int64_t> groups, int64_t group_size) {
-        ManualCollective c{std::move(kind), std::move(shape), std::move(parameters),
-                           std::move(groups), group_size};
+         std::vector<int64_t> parameters, std::vector<int64_t> groups, int64_t group_size,
+         bool replicas) {
+        ManualCollective c{std::move(kind),   std::move(shape), std::move(parameters),
+                           std::move(groups), group_size,       replicas};
         return from_tensor(manual_collective(to_tensor(t), c));
       },
       py::arg("t"), py::arg("kind"), py::arg("shape"), py::arg("parameters"), py::arg("groups"),
-      py::arg("group_size"));
+      py::arg("group_size"), py::arg("replicas") = false);
   m.def("sharding_of", &where);
   m.def("any_sharding", &shard::any);
   m.def("local_shards", &shards, py::arg("t"), py::arg("only") = -1);

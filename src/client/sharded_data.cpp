@@ -1,10 +1,9 @@
 #include "client/sharded_data.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <new>
 
 #include "base/error.h"
+#include "base/host_memory.h"
 #include "base/text.h"
 #include "probe/probe.h"
 #include "shard/boxes.h"
@@ -28,19 +27,11 @@ class AllParts final : public Completion {
   std::vector<std::shared_ptr<const Completion>> ends_;
 };
 
-std::shared_ptr<void> aligned_bytes(int64_t bytes) {
-  constexpr size_t kAlign = 64;  // what CPU plugins want for zero copy
-  size_t room = (static_cast<size_t>(std::max<int64_t>(bytes, 1)) + kAlign - 1) / kAlign * kAlign;
-  void* p = std::aligned_alloc(kAlign, room);
-  if (!p) throw std::bad_alloc();
-  return {p, std::free};
-}
-
 // The bytes of data of one device, on the host.
 HostBuffer on_host(ComputationClient& client, const DataPtr& data) {
   data->await();
   if (const void* p = data->host_pointer()) return {p, data->type(), nullptr};
-  std::shared_ptr<void> bytes = aligned_bytes(data->type().bytes());
+  std::shared_ptr<void> bytes = host_memory(data->type().bytes());
   client.transfer_from_device(*data, bytes.get());
   return {bytes.get(), data->type(), bytes};
 }
@@ -85,7 +76,7 @@ DataPtr upload_parts(ComputationClient& client, const HostBuffer& from, const sh
     HostBuffer bytes{static_cast<const char*>(from.data) + std::max<int64_t>(offset, 0), part,
                      from.owner};
     if (offset < 0) {
-      bytes.owner = aligned_bytes(part.bytes());
+      bytes.owner = host_memory(part.bytes());
       shard::take_box(from.data, dims, box, element, bytes.owner.get());
       bytes.data = bytes.owner.get();
     }
@@ -123,7 +114,7 @@ void gather_parts(ComputationClient& client, const Data& data, void* to) {
       client.transfer_from_device(*parts[at], static_cast<char*>(to) + offset);
       continue;
     }
-    std::shared_ptr<void> bytes = aligned_bytes(parts[at]->type().bytes());
+    std::shared_ptr<void> bytes = host_memory(parts[at]->type().bytes());
     client.transfer_from_device(*parts[at], bytes.get());
     shard::put_box(to, dims, box, element, bytes.get());
   }

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "base/error.h"
+#include "base/host_memory.h"
 #include "client/sharded_data.h"
 
 namespace tp::exec {
@@ -109,11 +109,8 @@ client::DataPtr upload_fill(client::ComputationClient& client, const ir::Node& n
   if (sharding) type = whole.with(shard::shard_dims(*sharding, whole.dims()));
   size_t element = static_cast<size_t>(ir::dtype_size(type.dtype()));
   size_t total = static_cast<size_t>(type.bytes());
-  constexpr size_t kAlign = 64;  // what CPU plugins want for zero copy
-  size_t room = (std::max(total, element) + kAlign - 1) / kAlign * kAlign;
-  auto* bytes = static_cast<unsigned char*>(std::aligned_alloc(kAlign, room));
-  if (!bytes) throw std::bad_alloc();
-  std::shared_ptr<void> owner(bytes, std::free);
+  std::shared_ptr<void> owner = host_memory(static_cast<int64_t>(std::max(total, element)));
+  auto* bytes = static_cast<unsigned char*>(owner.get());
   encode(n.scalar(), type.dtype(), bytes);
   repeat(bytes, element, total);
   if (!sharding) return client.transfer_to_device({bytes, type, owner}, device);

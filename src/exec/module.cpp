@@ -13,7 +13,8 @@ std::string module_text(const Plan& plan, const client::ComputationClient& clien
                          .inputs = plan.general ? &plan.general->inputs : nullptr};
   std::string name = "g" + plan.key.total.hex().substr(0, 12);
   const Placement& p = plan.placement;
-  if (!p.partitioned()) return lower::lower(plan.graph, name, options).text;
+  if (p.replicas) options.replicas = p.parameters;
+  if (!p.partitioned() || p.replicas) return lower::lower(plan.graph, name, options).text;
   std::vector<shard::Ref> all = p.constraints;
   for (const shard::Ref& s : p.parameters)
     if (s) all.push_back(s);

@@ -31,6 +31,16 @@ DataPtr fit(client::ComputationClient& client, const Program& program, size_t sl
   return client::spread(client, argument, shard::replicated_over(p.devices));
 }
 
+namespace {
+// Result i as a whole: what the program gives, or, of replicas, what is made of their parts.
+std::pair<ir::Type, shard::Ref> put_together(const Program& program, size_t i, ir::Type given) {
+  if (!program.placement.replicas) return {given, program.executable->output_shardings()[i]};
+  const shard::Ref& s = program.placement.outputs[i].sharding;
+  if (!s) return {given, shard::replicated_over(program.placement.devices)};
+  return {given.with(shard::whole_dims(*s, given.dims())), s};
+}
+}  // namespace
+
 std::vector<DataPtr> run_partitioned(client::ComputationClient& client, const Program& program,
                                      std::span<const DataPtr> arguments,
                                      std::span<const uint8_t> donated, int device) {
@@ -42,13 +52,13 @@ std::vector<DataPtr> run_partitioned(client::ComputationClient& client, const Pr
   }
   auto results = client.execute_replicated(*program.executable, lists, devices, donated);
   auto types = program.executable->output_types();
-  auto shardings = program.executable->output_shardings();
   std::vector<DataPtr> out;
   for (size_t i = 0; i < types.size(); ++i) {
     std::vector<DataPtr> parts;
     for (auto& of_device : results) parts.push_back(std::move(of_device[i]));
+    auto [type, sharding] = put_together(program, i, types[i]);
     out.push_back(
-        std::make_shared<client::ShardedData>(types[i], device, shardings[i], std::move(parts)));
+        std::make_shared<client::ShardedData>(type, device, std::move(sharding), std::move(parts)));
   }
   return out;
 }

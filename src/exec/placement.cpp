@@ -6,6 +6,7 @@
 #include "base/flags.h"
 #include "base/text.h"
 #include "exec/device_sets.h"
+#include "ir/region.h"
 
 namespace tp::exec {
 namespace {
@@ -19,8 +20,8 @@ bool equal(const shard::Ref& a, const shard::Ref& b) {
 std::string word(const shard::Ref& s) { return s ? s->text : "-"; }
 
 std::string text_of(const Placement& p) {
-  std::string s =
-      cat(p.form() == shard::Form::kShardy ? "shardy " : "gspmd ", join(p.devices, ","));
+  std::string_view form = p.form() == shard::Form::kShardy ? "shardy " : "gspmd ";
+  std::string s = cat(p.replicas ? "replicas " : form, join(p.devices, ","));
   for (const shard::Ref& r : p.parameters) append(s, cat(";", word(r)));
   append(s, "->");
   for (const Pin& o : p.outputs) append(s, cat(";", o.pinned ? word(o.sharding) : "?"));
@@ -60,6 +61,24 @@ void place_outputs(Placement& p, const std::vector<int>& output_of, const Layout
   });
 }
 
+// Is the graph a program of replicas? What they have parts of is their region's alone.
+bool is_of_replicas(const ir::Graph& g, const Placement& p) {
+  auto region = std::ranges::find_if(g.order, [](const ir::Node* n) {
+    return n->role() == ir::Role::kInterior && ir::is_of_replicas(*n);
+  });
+  if (region == g.order.end()) return false;
+  std::vector<bool> cut(g.order.size());
+  for (const ir::LeafUse& use : g.leaves)
+    if (use.feed == ir::Feed::kBuffer && p.parameters[use.index]) cut[use.node->slot] = true;
+  for (const ir::Node* n : g.order)
+    for (const ir::Value& v : n->operands())
+      if (n != *region && (cut[v.node->slot] || v.node.get() == *region))
+        fail(Code::kValue,
+             cat("manual.region(replicas=True): ", n->kind().name, " reads a value of the mesh"),
+             "give it to the function as an argument");
+  return true;
+}
+
 }  // namespace
 
 shard::Form Placement::form() const {
@@ -82,14 +101,26 @@ Placement place(const ir::Graph& g, const std::vector<int>& output_of, const Lay
     }
   p.devices = devices_of(sets, output_of, layouts);
   if (p.devices.size() < 2) return {};
+  p.replicas = is_of_replicas(g, p);
   p.outputs.resize(g.roots.size());
   place_outputs(p, output_of, layouts, donors);
   p.text = text_of(p);
   return p;
 }
 
+ir::Type result_type(const Placement& p, const ir::Graph& g, size_t i) {
+  ir::Type t = g.roots[i].type();
+  const shard::Ref& s = p.replicas ? p.outputs[i].sharding : nullptr;
+  return s ? t.with(shard::shard_dims(*s, t.dims())) : t;
+}
+
 void add_to(const Placement& p, size_t num_parameters, client::CompileRequest& request) {
   if (!p.partitioned()) return;
+  if (p.replicas) {
+    request.num_replicas = static_cast<int>(p.devices.size());
+    request.devices = p.devices;
+    return;
+  }
   request.num_partitions = static_cast<int>(p.devices.size());
   request.spmd = true;
   request.devices = p.devices;

@@ -36,7 +36,8 @@ struct Placement {
   std::vector<shard::Ref> parameters;  // by buffer; null: whole on every device
   std::vector<Pin> outputs;            // by graph root
   std::vector<shard::Ref> constraints;
-  std::string text;  // for the key
+  bool replicas = false;  // each device runs the whole program, on its parts (ir::is_of_replicas)
+  std::string text;       // for the key
   bool partitioned() const { return !devices.empty(); }
   shard::Form form() const;
 };
@@ -46,7 +47,10 @@ struct Placement {
 Placement place(const ir::Graph& g, const std::vector<int>& output_of, const Layouts& layouts,
                 std::vector<Donor>& donors);
 
-// For the client: what a partitioned program's compile needs.
+// What one device has of root i, where the program is of replicas; else the whole.
+ir::Type result_type(const Placement& p, const ir::Graph& g, size_t i);
+
+// For the client: what the compile of a program on a mesh needs.
 void add_to(const Placement& p, size_t num_parameters, client::CompileRequest& request);
 
 }  // namespace tp::exec

@@ -73,7 +73,8 @@ std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan) {
       .blame = blame_text({plan.key.total, plan.where}, graph.roots),
       .sketch = make_sketch(graph, plan.key, plan.where, plan.donors, plan.placement.parameters)});
   if (plan.rounds) job->sketch.from = {plan.rounds, plan.rounds_at};
-  for (const ir::Value& r : graph.roots) job->outputs.push_back(r.type());
+  for (size_t i = 0; i < graph.roots.size(); ++i)
+    job->outputs.push_back(result_type(plan.placement, graph, i));
   auto record = std::make_shared<GraphRecord>();
   *record = {job->nodes, ir::dump_text(graph, ir::Lines::kYes), job->module, ir::dump_dot(graph),
              plan.key.total};

@@ -142,7 +142,7 @@ class Copy {
 
 const Symbol kLength = symbol("length"), kReverse = symbol("reverse"), kCounts = symbol("counts"),
              kExtra = symbol("extra"), kIds = symbol("regions"), kIn = symbol("in"),
-             kOut = symbol("out");
+             kOut = symbol("out"), kReplicas = symbol("replicas");
 
 NodePtr make_control(const OpKind& kind, AttrsBuilder& attrs, std::span<const Extra> extra,
                      std::vector<RegionPtr> regions, std::span<const Value> operands,
@@ -208,8 +208,9 @@ const OpKind& manual_kind() {
 
 NodePtr make_manual(const Extra& extra, const std::vector<std::string>& in,
                     const std::vector<std::string>& out, RegionPtr region,
-                    std::span<const Value> operands, std::span<const Type> types) {
+                    std::span<const Value> operands, std::span<const Type> types, bool replicas) {
   AttrsBuilder attrs;
+  if (replicas) attrs.boolean(kReplicas, true);
   attrs.text(kIn, join(in, "\n"));
   attrs.text(kOut, join(out, "\n"));
   return make_control(manual_kind(), attrs, {&extra, 1}, {std::move(region)}, operands, types);
@@ -228,6 +229,11 @@ ManualShape manual_shape(const Node& n) {
     }
   }
   return shape;
+}
+
+bool is_of_replicas(const Node& n) {
+  Attr a{};
+  return &n.kind() == &manual_kind() && n.attrs().find(kReplicas, &a);
 }
 
 std::span<const RegionPtr> regions_of(const Node& n) {

@@ -66,10 +66,14 @@ NodePtr make_loop(const LoopShape& shape, std::vector<RegionPtr> regions,
 NodePtr make_branch(std::span<const Extra> extra, std::vector<RegionPtr> regions,
                     std::span<const Value> operands, std::span<const Type> types);
 
-// `in` and `out`: shardings by text, of the operands that are cut and of the results.
+// `in` and `out`: shardings by text, of the operands that are cut and of the results. `replicas`:
+// it is most of a program of its own, which each device runs on its parts as a replica; what is cut
+// are leaves then.
 NodePtr make_manual(const Extra& extra, const std::vector<std::string>& in,
                     const std::vector<std::string>& out, RegionPtr region,
-                    std::span<const Value> operands, std::span<const Type> types);
+                    std::span<const Value> operands, std::span<const Type> types,
+                    bool replicas = false);
+bool is_of_replicas(const Node& n);
 struct ManualShape {
   std::vector<std::string> in, out;
 };

@@ -10,6 +10,7 @@
 #include "hlo/builder.h"
 #include "hlo/portable.h"
 #include "ir/region.h"
+#include "lower/control.h"
 #include "lower/manual.h"
 #include "lower/node.h"
 #include "lower/portable.h"
@@ -67,11 +68,18 @@ class Walk {
   void place_parameters() {
     for (const ir::LeafUse& leaf : g_.leaves)
       if (leaf.feed == ir::Feed::kBuffer)
-        outputs_[leaf.node->slot] = {b_.parameter(leaf.node->types()[0])};
+        outputs_[leaf.node->slot] = {b_.parameter(parameter_type(leaf))};
     int64_t integers = g_.num_integers, reals = g_.num_reals;
     if (const Inputs* in = options_.inputs) integers += in->integers, reals += in->reals;
     if (integers) integers_ = b_.parameter(ir::make_type(DType::kS64, {&integers, 1}));
     if (reals) reals_ = b_.parameter(ir::make_type(DType::kF64, {&reals, 1}));
+  }
+
+  Type parameter_type(const ir::LeafUse& leaf) const {
+    Type t = leaf.node->types()[0];
+    const shard::Sharding* s =
+        leaf.index < options_.replicas.size() ? options_.replicas[leaf.index].get() : nullptr;
+    return s ? t.with(shard::shard_dims(*s, t.dims())) : t;
   }
 
   // Every parameter says how it is cut: a bare one would be cut as propagation likes.
@@ -152,7 +160,9 @@ class Walk {
   void lower(const ir::Node& n) {
     std::vector<V> in;
     for (const ir::Value& v : n.operands()) in.push_back(at(v));
-    if (&n.kind() == &ir::manual_kind() && options_.sharded)
+    if (ir::is_of_replicas(n))
+      outputs_[n.slot] = run_region(b_, *ir::regions_of(n)[0], in);
+    else if (&n.kind() == &ir::manual_kind() && options_.sharded)
       outputs_[n.slot] = lower_manual(b_, n, in, options_.sharded->spelling);
     else
       lower_node(b_, n, in, inputs_of(n), outputs_[n.slot]);

@@ -42,6 +42,8 @@ struct Options {
   std::span<const int> overwrites = {};
   const Inputs* inputs = nullptr;
   const Sharded* sharded = nullptr;
+  // Of a program of replicas (ir::is_of_replicas), by buffer: what a replica has a part of.
+  std::span<const shard::Ref> replicas = {};
 };
 
 // The graph says what each leaf becomes (ir/graph.h). `target` picks between forms of equal value

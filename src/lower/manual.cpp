@@ -62,7 +62,7 @@ std::vector<V> lower_manual(hlo::Builder& b, const ir::Node& n, std::span<const 
                             const shard::Spelling& spelling) {
   if (spelling.form() != shard::Form::kShardy)
     fail(Code::kNotImplemented, "spmd.manual: GSPMD's form has no manual regions",
-         "TORCH_PJRT_SHARDY=1");
+         "TORCH_PJRT_SHARDY=1, or manual.region(..., replicas=True)");
   ir::ManualShape shape = ir::manual_shape(n);
   const ir::Region& region = *ir::regions_of(n)[0];
   std::vector<Type> types;

@@ -274,4 +274,10 @@ Dims shard_dims(const Sharding& s, std::span<const int64_t> dims) {
   return out;
 }
 
+Dims whole_dims(const Sharding& s, std::span<const int64_t> part) {
+  Dims out(part);
+  for (size_t d = 0; d < out.size() && d < s.tiles.counts.size(); ++d) out[d] *= s.tiles.counts[d];
+  return out;
+}
+
 }  // namespace tp::shard

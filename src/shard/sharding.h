@@ -87,5 +87,7 @@ bool express(const Tiles& tiles, const Mesh& mesh, size_t rank, Spec& out);
 void check_fits(const Sharding& s, std::span<const int64_t> dims, std::string_view what);
 // The sizes of each part.
 Dims shard_dims(const Sharding& s, std::span<const int64_t> dims);
+// Of what is put together from parts of these sizes.
+Dims whole_dims(const Sharding& s, std::span<const int64_t> part);
 
 }  // namespace tp::shard

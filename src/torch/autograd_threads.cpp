@@ -1,8 +1,6 @@
 #include "torch/autograd_threads.h"
 
 #include <ATen/ops/zeros.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
-#include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/node.h>
 #include <unistd.h>
 
@@ -10,8 +8,9 @@
 #include <atomic>
 #include <mutex>
 #include <system_error>
-#include <thread>
 #include <utility>
+
+#include "torch/compat.h"
 
 namespace tp::torch_room {
 namespace {
@@ -44,48 +43,15 @@ void pass_through_device_threads(int64_t threads) {
                                            /*create_graph=*/false, /*accumulate_grad=*/true);
 }
 
-}  // namespace
-
-namespace {
-
 std::mutex g_mu;
 std::atomic<bool> g_may = false;    // a node was made
 std::atomic<bool> g_ready = false;  // and the threads for it are there, or will be in time
 bool g_refused = false;             // the engine asked before; under g_mu
 
-// Its threads are counted over all kinds of devices: with another kind there it starts them anyway.
-bool other_devices() {
-  for (const auto& slot : c10::impl::device_guard_impl_registry) {
-    const auto* guard = slot.load();
-    if (!guard || guard->type() == at::kCPU || guard->type() == at::kMeta ||
-        guard->type() == at::kLazy || guard->type() == at::kXLA)
-      continue;
-    if (guard->deviceCount() > 0) return true;
-  }
-  return false;
-}
-
-// Protected fields of the engine, reached as C++ allows it.
-struct Access : ag::Engine {
-  static constexpr auto kQueues = &Access::device_ready_queues_;
-  static constexpr auto kPool = &Access::thread_pool_shared_;
-};
-
-// What Engine::start_device_threads does, in an engine that has been started without devices.
-void start_threads() {
-  ag::Engine& engine = ag::Engine::get_default_engine();
-  auto& queues = engine.*Access::kQueues;
-  if (!(engine.*Access::kPool) || !queues.empty()) return;  // it will start them itself
-  int count = c10::impl::getDeviceGuardImpl(at::kXLA)->deviceCount();
-  for (int i = 0; i < count; ++i) queues.push_back(std::make_shared<ag::ReadyQueue>());
-  for (int i = 0; i < count; ++i)
-    std::thread([&engine, i, queue = queues[i]] { engine.thread_init(i, queue); }).detach();
-}
-
 }  // namespace
 
 bool autograd_may_start_threads() {
-  if (g_may || other_devices()) return true;
+  if (g_may || compat::other_devices(at::kXLA)) return true;
   std::lock_guard lock(g_mu);
   g_refused = !g_may;
   return g_may;
@@ -95,7 +61,7 @@ void note_device_node() {
   if (g_ready.load(std::memory_order_acquire)) [[likely]]
     return;
   std::lock_guard lock(g_mu);
-  if (!g_may.exchange(true) && g_refused) start_threads();
+  if (!g_may.exchange(true) && g_refused) compat::start_device_threads(at::kXLA);
   g_ready = true;
 }
 

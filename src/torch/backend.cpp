@@ -1,7 +1,6 @@
 // What PyTorch asks of a device besides kernels: device guard, hooks, generator, and the keys
 // without fallthrough.
 #include <ATen/Context.h>
-#include <ATen/detail/XLAHooksInterface.h>
 
 #include <atomic>
 
@@ -11,6 +10,7 @@
 #include "torch/asserts.h"
 #include "torch/autograd_threads.h"
 #include "torch/checks.h"
+#include "torch/compat.h"
 #include "torch/errors.h"
 #include "torch/events.h"
 #include "torch/host_op.h"
@@ -171,7 +171,4 @@ void register_all() {
 
 }  // namespace tp::torch_room
 
-// at::getXLAHooks() looks for exactly this key; any other is silently ignored.
-namespace at {
-C10_REGISTER_CLASS(XLAHooksRegistry, torch_xla::detail::XLAHooks, ::tp::torch_room::Hooks)
-}
+TP_REGISTER_XLA_HOOKS(::tp::torch_room::Hooks)

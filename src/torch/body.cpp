@@ -255,16 +255,62 @@ std::vector<std::string> texts_of(const std::vector<shard::Ref>& shardings) {
   return out;
 }
 
-// Of a value that is put together from parts of this type.
-ir::Type whole_type(ir::Type part, const shard::Sharding& s) {
-  Dims dims(part.dims());
-  std::vector<int64_t> whole(dims.begin(), dims.end());
-  for (size_t d = 0; d < whole.size() && d < s.tiles.counts.size(); ++d)
-    whole[d] *= s.tiles.counts[d];
-  return ir::make_type(part.dtype(), whole);
+// Of the values that are put together from a region's results.
+std::vector<ir::Type> whole_types(const std::string& name, std::span<const ir::Type> parts,
+                                  const std::vector<shard::Ref>& out) {
+  if (parts.size() != out.size())
+    fail(Code::kValue, cat(name, ": ", out.size(), " out_specs, ", parts.size(), " results"));
+  std::vector<ir::Type> types;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (!out[i]->replicated() && out[i]->tiles.counts.size() > static_cast<size_t>(parts[i].rank()))
+      fail(Code::kValue, cat(name, ": out_specs ", i, " has ", out[i]->tiles.counts.size(),
+                             " entries, the result ", parts[i].rank(), " dims"));
+    types.push_back(parts[i].with(shard::whole_dims(*out[i], parts[i].dims())));
+  }
+  return types;
+}
+
+// The results of a program of this node's values, as `out` says.
+std::vector<at::Tensor> run_alone(const ir::NodePtr& node, const std::vector<shard::Ref>& out,
+                                  c10::Device device) {
+  exec::PlanRequest request;
+  for (uint32_t i = 0; i < out.size(); ++i) {
+    request.roots.push_back({node, i});
+    request.layouts.pins.push_back({true, out[i]});
+  }
+  request.uploaded = [](const ir::Node&) { return false; };
+  request.device = device_index(device);
+  request.straight = true;
+  request.where = ir::line_text(here());
+  std::vector<client::DataPtr> values;
+  {
+    GilRelease no_gil;
+    values = executor().sync(executor().plan(std::move(request))).outputs;
+  }
+  std::vector<at::Tensor> results;
+  for (client::DataPtr& v : values) results.push_back(make_device_tensor(std::move(v), {}, device));
+  return results;
 }
 
 }  // namespace
+
+std::vector<at::Tensor> run_replicas(const Body& body, const std::vector<at::Tensor>& operands,
+                                     const std::vector<shard::Ref>& in,
+                                     const std::vector<shard::Ref>& out) {
+  Recording r{body};
+  return guarded(
+      [&] {
+        r.add(operands);
+        r.add(body);
+        std::vector<ir::Type> types = whole_types(r.name(), r.result_types(), out);
+        Recording::advance(1, Recording::draws_of(&body));
+        ir::NodePtr made = ir::make_manual(r.extra[0], texts_of(in), texts_of(out), r.regions[0],
+                                           r.operands, types, true);
+        made->set_location(here());
+        return run_alone(made, out, operands.at(0).device());
+      },
+      [&] { return r.name(); });
+}
 
 std::vector<at::Tensor> record_manual(const Body& body, const std::vector<at::Tensor>& operands,
                                       const std::vector<shard::Ref>& in,
@@ -277,19 +323,7 @@ std::vector<at::Tensor> record_manual(const Body& body, const std::vector<at::Te
           placed.push_back(constrained(operands[i], in.at(i)));
         r.add(placed);
         r.add(body);
-        const auto& parts = r.result_types();
-        if (parts.size() != out.size())
-          fail(Code::kValue,
-               cat(r.name(), ": ", out.size(), " out_specs, ", parts.size(), " results"));
-        std::vector<ir::Type> types;
-        for (size_t i = 0; i < parts.size(); ++i) {
-          if (!out[i]->replicated() &&
-              out[i]->tiles.counts.size() > static_cast<size_t>(parts[i].rank()))
-            fail(Code::kValue,
-                 cat(r.name(), ": out_specs ", i, " has ", out[i]->tiles.counts.size(),
-                     " entries, the result ", parts[i].rank(), " dims"));
-          types.push_back(whole_type(parts[i], *out[i]));
-        }
+        std::vector<ir::Type> types = whole_types(r.name(), r.result_types(), out);
         Recording::advance(1, Recording::draws_of(&body));
         auto results = r.results(ir::make_manual(r.extra[0], texts_of(in), texts_of(out),
                                                  r.regions[0], r.operands, types),

@@ -93,5 +93,10 @@ std::vector<at::Tensor> record_branch(const at::Tensor& predicate, const Body& o
 std::vector<at::Tensor> record_manual(const Body& body, const std::vector<at::Tensor>& operands,
                                       const std::vector<shard::Ref>& in,
                                       const std::vector<shard::Ref>& out);
+// The same, computed at once by a program of its own: each device runs it on its parts, as a
+// replica. The operands' bytes are on the mesh as `in` says.
+std::vector<at::Tensor> run_replicas(const Body& body, const std::vector<at::Tensor>& operands,
+                                     const std::vector<shard::Ref>& in,
+                                     const std::vector<shard::Ref>& out);
 
 }  // namespace tp::torch_room

@@ -1,6 +1,5 @@
 #include "torch/frames.h"
 
-#include <ATen/SequenceNumber.h>
 #include <Python.h>
 #include <torch/csrc/autograd/node.h>
 
@@ -13,23 +12,45 @@
 #include "base/flags.h"
 #include "base/forks.h"
 #include "base/hash.h"
+#include "torch/compat.h"
 
 namespace tp::torch_room {
 namespace {
 
 using ir::LocationId;
 
-// CPython 3.11's _PyInterpreterFrame, which its public headers leave opaque. check_layout()
-// compares it with the public API once; where they disagree (another Python), frames are read the
-// public way.
+// CPython's _PyInterpreterFrame, which its public headers leave opaque. check_layout() compares it
+// with the public API once; where they disagree (another Python), frames are read the public way.
+#if PY_VERSION_HEX < 0x030C0000
 struct Frame {
   PyObject *func, *globals, *builtins, *locals;
   PyCodeObject* code;
   PyObject* object;
   Frame* previous;
   const char* instruction;
+  bool of_python() const { return true; }
 };
-constexpr bool kKnownLayout = PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000;
+#else
+struct Frame {
+  PyCodeObject* code;  // 3.13: None in frames of C
+  Frame* previous;
+  PyObject *func, *globals, *builtins, *locals, *object;
+  const char* instruction;
+  int stack_top;
+  uint16_t return_offset;
+  char owner;
+  bool of_python() const { return owner != 3; }  // FRAME_OWNED_BY_CSTACK: C calls the interpreter
+};
+#endif
+constexpr bool kKnownLayout = PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000;
+
+const Frame* innermost(const PyThreadState* state) {
+#if PY_VERSION_HEX < 0x030D0000
+  return reinterpret_cast<const Frame*>(state->cframe->current_frame);
+#else
+  return reinterpret_cast<const Frame*>(state->current_frame);
+#endif
+}
 
 // From 1 on: it stands on code objects, where 0 is none.
 enum class Kind : uint8_t { kOwn = 1, kOthers, kTorch };
@@ -189,7 +210,7 @@ LocationId line_of(Thread& t, const Frame& f) {
 // The innermost of the user's own lines from `f` outwards.
 LocationId own_line(Thread& t, const Frame* f) {
   for (; f; f = f->previous)
-    if (kind_of(t, f->code) == Kind::kOwn) return line_of(t, *f);
+    if (f->of_python() && kind_of(t, f->code) == Kind::kOwn) return line_of(t, *f);
   return 0;
 }
 
@@ -236,16 +257,14 @@ ir::Site walk(Thread& t, bool both) {
   PyThreadState* state = PyGILState_GetThisThreadState();
   if (!state) return {};
   if (!g_layout.load(std::memory_order_relaxed)) return walk_objects(t);
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
-  auto* f = reinterpret_cast<const Frame*>(state->cframe->current_frame);
-  for (; f; f = f->previous) {
+  for (const Frame* f = innermost(state); f; f = f->previous) {
+    if (!f->of_python()) continue;
     Kind kind = kind_of(t, f->code);
     if (kind == Kind::kTorch) continue;
     ir::Site found{line_of(t, *f), 0};
     if (both && kind == Kind::kOthers) found.own = own_line(t, f->previous);
     return found;
   }
-#endif
   return {};
 }
 
@@ -261,7 +280,7 @@ LocationId from_autograd(Thread& t) {
 
 // Called with each forward op, so that its backward can be asked for it.
 void remember(Thread& t, LocationId id) {
-  uint64_t next = at::sequence_number::peek();
+  uint64_t next = compat::next_sequence();
   if (next == t.sequence) return;
   t.sequence = next;
   Forward& f = g_forward[(next - 1) % g_forward.size()];
@@ -282,19 +301,18 @@ LocationId look() {
 // of the calling thread, which has a frame.
 bool check_layout() {
   if constexpr (!kKnownLayout) return false;
-#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
   PyThreadState* state = PyThreadState_Get();
   PyFrameObject* object = PyThreadState_GetFrame(state);
   if (!object) return false;
   PyCodeObject* code = PyFrame_GetCode(object);
-  auto* f = reinterpret_cast<const Frame*>(state->cframe->current_frame);
+  const Frame* f = innermost(state);
+  while (f && !f->of_python()) f = f->previous;
   bool same = f && f->code == code &&
               f->instruction - code->co_code_adaptive == PyFrame_GetLasti(object) &&
               f->object == reinterpret_cast<PyObject*>(object);
   Py_DECREF(code);
   Py_DECREF(object);
   return same;
-#endif
 }
 
 }  // namespace

@@ -80,16 +80,48 @@ void check(const IndexRule& r, const at::Tensor& index, int64_t dim, int64_t siz
     fail(r.code, r.words({*v, dim, size}));
 }
 
+// Without elements in the indices, or in what they select, no index is looked at; but where a dim
+// that they select from is empty.
+bool selects_nothing(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices) {
+  bool nothing = false;
+  for (int64_t dim = 0; dim < self.dim(); ++dim) {
+    std::optional<at::Tensor> t;
+    if (dim < static_cast<int64_t>(indices.size())) t = indices.get(static_cast<size_t>(dim));
+    if (t && t->defined() && t->numel() == 0) return true;
+    if (t && t->defined() && self.size(dim) == 0) return false;
+    nothing = nothing || self.size(dim) == 0;
+  }
+  return nothing;
+}
+
 void check_each_dim(const IndexRule& r, const at::Tensor& self, const c10::IValue& list) {
+  auto indices = list.toOptionalTensorList();
   int64_t dim = 0;
-  for (const std::optional<at::Tensor>& t : list.toOptionalTensorList()) {
+  bool masks = false;  // they take several dims
+  for (const std::optional<at::Tensor>& t : indices)
+    masks = masks ||
+            (t && t->defined() && (t->scalar_type() == at::kBool || t->scalar_type() == at::kByte));
+  if (!masks && selects_nothing(self, indices)) return;
+  for (const std::optional<at::Tensor>& t : indices) {
     if (t && t->defined()) {
-      if (t->scalar_type() == at::kBool || t->scalar_type() == at::kByte)
-        return;  // masks take dims
+      if (t->scalar_type() == at::kBool || t->scalar_type() == at::kByte) return;
       if (dim < self.dim()) check(r, *t, dim, self.size(dim));
     }
     ++dim;
   }
+}
+
+// Of an op that selects along one dim.
+void check_dim(const IndexRule& r, const at::Tensor& self, const at::Tensor& index, int64_t dim) {
+  int64_t size = self.dim() ? self.size(dim) : 1;
+  bool empty = self.numel() == 0, rest = false;  // the dims besides `dim`
+  for (int64_t d = 0; d < self.dim(); ++d) rest = rest || (d != dim && self.size(d) == 0);
+  if (r.by_slices && rest) return;
+  IndexRule as = r;
+  if (r.words_of_later_dims && (dim != 0 || empty))
+    as.code = Code::kRuntime, as.words = r.words_of_later_dims;
+  if (r.words_of_vectors && self.dim() <= 1) as.code = Code::kIndex, as.words = r.words_of_vectors;
+  check(as, index, dim, size);
 }
 
 }  // namespace
@@ -100,15 +132,11 @@ void check_indices(const OpInfo& op, c10::ArrayRef<c10::IValue> args) {
   const at::Tensor& self = args[0].toTensor();
   if (index.isNone()) return;
   switch (r.size) {
-    case Size::kDim: {
-      int64_t dim = at::maybe_wrap_dim(argument(op, args, "dim").toInt(), self.dim());
-      IndexRule by_dim = r;
-      if (r.words_of_later_dims && dim != 0)
-        by_dim.code = Code::kRuntime, by_dim.words = r.words_of_later_dims;
-      return check(by_dim, index.toTensor(), dim, self.dim() ? self.size(dim) : 1);
-    }
+    case Size::kDim:
+      return check_dim(r, self, index.toTensor(),
+                       at::maybe_wrap_dim(argument(op, args, "dim").toInt(), self.dim()));
     case Size::kFirstDim:
-      return check(r, index.toTensor(), 0, self.size(0));
+      return check_dim(r, self, index.toTensor(), 0);
     case Size::kNumel:
       return check(r, index.toTensor(), 0, self.numel());
     case Size::kClasses:

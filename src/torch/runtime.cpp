@@ -16,6 +16,7 @@
 #include "client/registry.h"
 #include "exec/blame.h"
 #include "gen/build_info.h"
+#include "gen/torch_info.h"
 #include "probe/events.h"
 #include "probe/hold.h"
 #include "probe/probe.h"

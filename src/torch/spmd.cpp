@@ -13,6 +13,7 @@
 #include "torch/errors.h"
 #include "torch/frames.h"
 #include "torch/runtime.h"
+#include "torch/trace.h"
 
 namespace tp::torch_room {
 
@@ -171,6 +172,25 @@ at::Tensor constrained(const at::Tensor& t, const shard::Ref& sharding) {
       [] { return std::string("mark_sharding_with_gradients"); });
 }
 
+at::Tensor on_mesh(const at::Tensor& t, const shard::Ref& sharding) {
+  return guarded(
+      [&] {
+        shard::check_fits(*sharding, span_of(t.sizes()), "on_mesh");
+        if (tracing()) t_trace->refuse("manual.region(replicas=True) is a program of its own");
+        at::Tensor whole = impl_of(t).whole() ? t : t.clone();
+        DataPtr data = computed(*impl_of(whole).alias());
+        {
+          GilRelease no_gil;
+          check_devices(*sharding);
+        }
+        const shard::Ref& has = data->sharding();
+        if (!has || !shard::same(*has, *sharding))
+          data = moved(data, sharding, device_index(t.device()));
+        return make_device_tensor(std::move(data), {}, t.device());
+      },
+      [] { return std::string("on_mesh"); });
+}
+
 std::vector<at::Tensor> optimization_barrier(const std::vector<at::Tensor>& tensors) {
   return guarded(
       [&] {
@@ -210,6 +230,7 @@ at::Tensor manual_collective(const at::Tensor& t, const ManualCollective& c) {
         attrs.ints(ir::symbol("groups"), c.groups);
         attrs.integer(ir::symbol("group_size"), c.group_size);
         attrs.ints(ir::symbol("shape"), c.shape);
+        if (c.replicas) attrs.boolean(ir::symbol("replicas"), true);
         ir::DType dtype = c.kind == "index" ? ir::DType::kS64 : v.type().dtype();
         ir::Type type = ir::make_type(dtype, c.shape);
         ir::NodePtr made = ir::Node::make(kKind, {&v, 1}, {&type, 1}, attrs.words());

@@ -17,6 +17,8 @@ namespace tp::torch_room {
 void mark_sharding(const at::Tensor& t, const shard::Ref& sharding);
 // The value with a constraint, as a new tensor.
 at::Tensor constrained(const at::Tensor& t, const shard::Ref& sharding);
+// The value computed, its bytes on the mesh as `sharding` says, in a tensor of its own.
+at::Tensor on_mesh(const at::Tensor& t, const shard::Ref& sharding);
 // The same values, dense: none of them before all are there (StableHLO's optimization_barrier).
 std::vector<at::Tensor> optimization_barrier(const std::vector<at::Tensor>& tensors);
 
@@ -25,6 +27,7 @@ struct ManualCollective {
   std::string kind;
   std::vector<int64_t> shape, parameters, groups;
   int64_t group_size = 1;
+  bool replicas = false;  // the region is a program of replicas, not of partitions
 };
 at::Tensor manual_collective(const at::Tensor& t, const ManualCollective& c);
 

@@ -1,16 +1,11 @@
 #include "torch/thread_modes.h"
 
-#include <ATen/ThreadLocalPythonObjects.h>
-
-#include <string>
+#include "torch/compat.h"
 
 namespace tp::torch_room {
 namespace {
 
-using at::impl::ThreadLocalPythonObjects;
-
-// A part of at::ThreadLocalState that is open to others: objects by name. Ours say all by being
-// there, and hold no Python object.
+// A mode is a mark, so that a backward's threads have it too.
 constexpr const char* kNames[][2] = {{"tp eager off", "tp eager on"}, {"tp cuts", "tp no cuts"}};
 
 const char* name_of(ThreadMode m, int on) { return kNames[static_cast<int>(m)][on]; }
@@ -19,16 +14,14 @@ const char* name_of(ThreadMode m, int on) { return kNames[static_cast<int>(m)][o
 
 int thread_mode(ThreadMode m) {
   for (int on : {kModeOn, kModeOff})
-    if (ThreadLocalPythonObjects::contains(name_of(m, on))) return on;
+    if (compat::has_mark(name_of(m, on))) return on;
   return kModeUnset;
 }
 
 int exchange_thread_mode(ThreadMode m, int to) {
   int before = thread_mode(m);
-  if (before != kModeUnset) ThreadLocalPythonObjects::erase(name_of(m, before));
-  if (to != kModeUnset)
-    ThreadLocalPythonObjects::set(name_of(m, to),
-                                  std::make_shared<c10::SafePyObject>(nullptr, nullptr));
+  if (before != kModeUnset) compat::erase_mark(name_of(m, before));
+  if (to != kModeUnset) compat::set_mark(name_of(m, to));
   return before;
 }
 

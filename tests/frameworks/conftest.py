@@ -23,6 +23,15 @@ torch.set_num_threads(1)
 torch.manual_seed(0)
 run = runpy.run_path(path)["run"]
 found = {"results": run(device, folder)}
+
+def most_cut():
+    # the three lines that read most values, and how often
+    lines = {}
+    for c in torch_pjrt.explain().cuts:
+        at = f"{c.place.file.rpartition('/')[2]}:{c.place.line} ({c.kind})"
+        lines[at] = lines.get(at, 0) + c.cuts
+    return sorted(((n, at) for at, n in lines.items() if n), reverse=True)[:3]
+
 if device == "xla":
     torch_pjrt.sync(wait=True)
     counters = torch_pjrt.metrics.counters()
@@ -30,8 +39,9 @@ if device == "xla":
         "programs": torch_pjrt.metrics.compiles(),
         "launches": torch_pjrt.metrics.timers().get("Execute", (0, 0))[0],
         "cuts": counters.get("GraphCut", 0),
+        "cut most by": most_cut(),
         "on the CPU": sorted(n for n in counters if n.startswith(("aten::", "hostop::"))),
-    }
+    } | found["results"].pop("counts", {})  # of a program that runs in other processes
 print("FOUND" + json.dumps(found))
 """
 

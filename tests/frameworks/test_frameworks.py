@@ -12,10 +12,13 @@ PROGRAMS = {
     "diffusers_pipelines": (60, False),
     "torchmetrics_values": (30, False),
     "lightning_fit": (30, False),
+    "accelerate_loop": (30, False),
+    "accelerate_launch": (30, False),
+    "reference_loop": (30, False),
 }
 
 
-SHORT = ("peft_lora", "torchmetrics_values", "lightning_fit")
+SHORT = ("peft_lora", "torchmetrics_values", "lightning_fit", "accelerate_loop", "reference_loop")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ _PID = os.environ.setdefault("PEER_PID", str(os.getpid()))
 
 
 def _name(test) -> str:
-    return test.id().removeprefix("__main__.")
+    name = test.id().removeprefix("__main__.")
+    return name.removeprefix(f"{os.environ.get('PEER_MODULE', '__main__')}.")
 
 
 def _write(outcome: str, test, detail: str = "") -> None:

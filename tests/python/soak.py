@@ -167,15 +167,20 @@ def check_survivors(folder: Path, codes: list[int | None], victim: int) -> None:
 
 
 def check_losses(folder: Path, world: int, steps: int, want: list[float]) -> None:
-    """Each step, however often it ran, had one loss, on all ranks, and it is the reference's."""
-    seen: dict[int, set[float]] = {}
+    """Each step, however often it ran, had the reference's loss, on all ranks.
+
+    A start's first step is not bit for bit what a later step is: DistributedDataParallel orders its
+    buckets anew behind it, and gloo adds up in an order that depends on the place in the bucket. On
+    CPU tensors too.
+    """
+    seen: dict[int, list[float]] = {}
     for rank in range(world):
         for step, loss in lines(folder, rank):
-            seen.setdefault(step, set()).add(loss)
+            seen.setdefault(step, []).append(loss)
     assert sorted(seen) == list(range(steps))
     for step, losses in seen.items():
-        assert len(losses) == 1, f"step {step} had the losses {losses}"
-        assert abs(losses.pop() - want[step]) < 1e-5, step
+        assert max(losses) - min(losses) < 1e-6, f"step {step} had the losses {losses}"
+        assert abs(losses[0] - want[step]) < 1e-5, step
 
 
 def soak(folder: Path, world: int, steps: int, kills: int, every: int, seed: int = 0) -> dict:

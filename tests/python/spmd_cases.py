@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import torch_pjrt
-from torch_pjrt import metrics, spmd
+from torch_pjrt import graph, metrics, spmd
 
 LINE = spmd.Mesh(range(8), (8,), ("d",))
 GRID = spmd.Mesh(range(8), (2, 4), ("x", "y"))
@@ -492,7 +492,7 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, words=64, width=32, layers=2, drop=0.1):
+    def __init__(self, words=64, width=32, layers=4, drop=0.1):
         super().__init__()
         self.tokens = nn.Embedding(words, width)
         self.blocks = nn.Sequential(*(Block(width, 4, drop) for _ in range(layers)))
@@ -594,6 +594,50 @@ def case_a_gpt_trains_fully_sharded_on_8():
 
 def case_a_gpt_trains_fully_sharded_on_2x4():
     check_training("gpt", (2, 4), True)
+
+
+def case_a_gpt_trains_fully_sharded_on_4x2():
+    check_training("gpt", (4, 2), True)
+
+
+def case_a_gpt_trains_fully_sharded_on_4x1():
+    check_training("gpt", (4, 1), True)
+
+
+def barriers(model):
+    """The operands of each barrier of a step of the model."""
+    model(torch.ones(16, 64).to("xla")).square().mean().backward()
+    text = graph.of([p.grad for p in model.parameters()]).hlo
+    lines = [line for line in text.splitlines() if '"stablehlo.optimization_barrier"' in line]
+    return sorted(len(line.split("(")[1].split(",")) for line in lines)
+
+
+def blocks_of_two():
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(3)))
+
+
+def case_each_block_has_a_barrier_with_its_weights_and_one_for_its_gradients():
+    model = spmd.fully_shard(blocks_of_two().to("xla"), LINE)
+    # Forward: an input, a weight and a bias; the first block's input takes no gradient.
+    assert barriers(model) == [2, 3, 3, 3, 3, 3]
+    assert barriers(spmd.fully_shard(blocks_of_two().to("xla"), LINE, blocks=())) == []
+
+
+def case_a_barrier_keeps_parameters_dtypes_and_second_gradients():
+    model = spmd.fully_shard(nn.Linear(8, 1, bias=False).to("xla"), LINE)
+    kept = model.weight
+    x = torch.ones(8, 8, device="xla", requires_grad=True)
+    (first,) = torch.autograd.grad(model(x).pow(3).sum(), x, create_graph=True)
+    first.sum().backward()
+    plain = nn.Linear(8, 1, bias=False)
+    plain.load_state_dict({"weight": model.weight.detach().cpu()})
+    y = torch.ones(8, 8, requires_grad=True)
+    (other,) = torch.autograd.grad(plain(y).pow(3).sum(), y, create_graph=True)
+    other.sum().backward()
+    assert model.weight is kept and "weight" not in model.__dict__
+    torch.testing.assert_close(model.weight.grad.cpu(), plain.weight.grad)
+    torch.testing.assert_close(x.grad.cpu(), y.grad)
 
 
 def case_weights_are_held_once():

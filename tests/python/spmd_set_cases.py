@@ -1,5 +1,6 @@
 """Cases of test_spmd.py: tensors on several meshes, checkpoints, collectives and their report."""
 
+import copy
 import os
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from torch.distributed import checkpoint as dcp
 from torch.nn import functional as F
 
 import torch_pjrt
-from torch_pjrt import checkpoint, manual, metrics, spmd
+from torch_pjrt import checkpoint, graph, manual, metrics, spmd
 
 LOW, HIGH = spmd.Mesh(range(4), (4,), ("d",)), spmd.Mesh(range(4, 8), (4,), ("d",))
 
@@ -238,6 +239,28 @@ def case_a_forked_child_is_refused_in_words():
     assert "fork" in text, text
 
 
+def case_a_mark_with_gradients_is_kept_by_a_traced_graph():
+    from functorch.compile import aot_function, make_boxed_func
+
+    graphs = []
+
+    def keep(graph, _):
+        graphs.append([str(n.target) for n in graph.graph.nodes])
+        return make_boxed_func(graph)
+
+    def f(x):
+        return spmd.mark_sharding_with_gradients(torch.sin(x), LINE, ("d",)) + 42
+
+    x = torch.randn(8).to("xla").requires_grad_()
+    y = aot_function(f, keep)(x)
+    y.sum().backward()
+    torch_pjrt.sync()
+    assert [g.count("torch_pjrt.constrain.default") for g in graphs] == [1, 1]
+    for t in (y, x.grad):
+        assert spmd.sharding_of(t).spec == ("d",)
+    torch.testing.assert_close(x.grad.cpu(), x.detach().cpu().cos())
+
+
 def case_tensors_are_marked_inside_torch_compile():  # X#6916
     @torch.compile(backend="openxla", fullgraph=True)
     def f(x, w):
@@ -278,12 +301,12 @@ def case_a_manual_region_computes_on_parts_with_its_own_collectives():
     assert spmd.sharding_of(y, GRID).spec == ("x", "y")
 
 
-def case_each_manual_collective_does_what_its_name_says():
+def check_each_collective(replicas):
     host = torch.arange(128.0).view(8, 16)
     x = spmd.mark_sharding(host.to("xla"), GRID, ("x", "y"))  # parts are [4, 4]
 
     def run(body, out, source=x, spec=("x", "y")):
-        return manual.region(GRID, [spec], [out])(body)(source).cpu()
+        return manual.region(GRID, [spec], [out], replicas)(body)(source).cpu()
 
     blocks = host.view(2, 4, 4, 4).permute(0, 2, 1, 3)  # by x, y: [4, 4]
     assert run(lambda p: manual.psum(p, "y"), ("x", None)).equal(blocks.sum(1).reshape(8, 4))
@@ -303,6 +326,88 @@ def case_each_manual_collective_does_what_its_name_says():
     place = run(lambda p: torch.zeros_like(p) + manual.axis_index("y"), ("x", "y"))
     assert place[0].tolist() == [float(i // 4) for i in range(16)]
     assert run(lambda p: torch.zeros_like(p) + manual.axis_size(("x", "y")), ("x", "y")).eq(8).all()
+
+
+def case_each_manual_collective_does_what_its_name_says():
+    check_each_collective(replicas=False)
+
+
+def case_each_manual_collective_does_it_between_replicas():
+    check_each_collective(replicas=True)
+
+
+def case_a_region_of_replicas_is_a_program_of_its_own_without_a_partitioner():
+    @manual.region(LINE, [("d", None), (None, None)], [("d", None), ()], replicas=True)
+    def f(x, w):
+        y = x @ w + bias * 2  # of outside: whole on each device
+        return y, manual.psum(y.sum(), "d")
+
+    bias = torch.arange(24.0).to("xla")
+    x, w = torch.randn(16, 32), torch.randn(32, 24)
+    a, b = x.to("xla"), w.to("xla")
+    want = x @ w + torch.arange(24.0) * 2
+    pending = a.cos()
+    f(a, b)
+    assert torch_pjrt.state(pending) == "device", "what was pending is computed first"
+    compiled = metrics.compiles()
+    for _ in range(2):
+        y, total = f(a, b)
+    assert metrics.compiles() == compiled
+    assert torch_pjrt.state(y) == "device"
+    text = graph.last().hlo
+    assert "sdy." not in text and "sharding" not in text and '"stablehlo.all_reduce"' in text
+    assert "tensor<2x32xf32>" in text and "channel_handle" not in text, text
+    assert spmd.sharding_of(y, LINE).spec == ("d", None) and spmd.sharding_of(y).real
+    assert spmd.sharding_of(a) is None, "arguments stay where they are"
+    torch.testing.assert_close(y.cpu(), want, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(total.cpu(), want.sum(), rtol=1e-4, atol=1e-3)
+
+
+def case_data_parallel_training_by_replicas_equals_one_device():
+    torch.manual_seed(0)
+    host = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 4))
+    model = copy.deepcopy(host).to("xla")
+    weights = [p.detach() for p in model.parameters()]
+
+    @manual.region(LINE, [("d", None), ("d", None)], [()] + [()] * 4, replicas=True)
+    def gradients(x, y):
+        with torch.enable_grad():
+            leaves = [w.clone().requires_grad_() for w in weights]
+            h = torch.tanh(x @ leaves[0].t() + leaves[1])
+            loss = F.mse_loss(h @ leaves[2].t() + leaves[3], y)
+            grads = torch.autograd.grad(loss, leaves)
+        return tuple(manual.pmean(t, "d") for t in (loss.detach(), *grads))
+
+    x, y = torch.randn(32, 16), torch.randn(32, 4)
+    for _ in range(3):
+        loss, *grads = gradients(x.to("xla"), y.to("xla"))
+        with torch.no_grad():
+            for w, g in zip(weights, grads, strict=True):
+                w.sub_(0.1 * g)
+        want = F.mse_loss(host(x), y)
+        host.zero_grad()
+        want.backward()
+        with torch.no_grad():
+            for p in host.parameters():
+                p.sub_(0.1 * p.grad)
+        torch.testing.assert_close(loss.cpu(), want.detach())
+    for w, p in zip(weights, host.parameters(), strict=True):
+        torch.testing.assert_close(w.cpu(), p.detach())
+
+
+def case_a_region_of_replicas_is_refused_inside_a_traced_function():
+    f = manual.region(LINE, [("d", None)], [("d", None)], replicas=True)(lambda p: p + 1)
+    g = manual.region(LINE, [("d", None)], [("d", None)])(lambda p: f(p))
+    x = torch.ones(64, 4, device="xla")
+    with pytest.raises(RuntimeError, match="a region inside a region"):
+        g(x)
+    layers = [nn.Linear(4, 4).to("xla") for _ in range(2)]
+    for layer in layers:
+        layer.forward = f
+    words = r"manual.region\(replicas=True\) is a program of its own"
+    with torch.no_grad(), pytest.raises(RuntimeError, match=words):
+        torch_pjrt.scan_layers(layers, x)
+    assert f(x).eq(2).all()
 
 
 def case_a_manual_region_is_one_program_with_the_collectives_it_names():

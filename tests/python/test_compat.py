@@ -95,6 +95,23 @@ xr.set_device_type("CPU")
 """)
 
 
+def test_the_precision_of_products_is_pytorchs_and_says_so(with_compat):
+    said = with_compat("""
+import torch_xla.backends as backends
+assert backends.get_mat_mul_precision() == "highest"
+backends.set_mat_mul_precision("default")
+assert torch.get_float32_matmul_precision() == "medium"
+assert backends.get_mat_mul_precision() == "default"
+try:
+    backends.set_mat_mul_precision("most")
+except ValueError as e:
+    assert "'most'" in str(e)
+else:
+    raise AssertionError("a word that nobody knows")
+""")
+    assert said.count("it holds for all devices of the process") == 1
+
+
 def test_steps_sync_and_compile(with_compat):
     with_compat("""
 x = torch.ones(2, device="xla")
@@ -157,6 +174,35 @@ for f in (p, StableHLOGraphModule.load(folder + "/p")):
     assert torch.allclose(f(x).cpu(), m(x).cpu())
 torch_xla.save_torch_model_as_stablehlo(m, (x,), folder + "/q")
 assert "stablehlo." in xm.get_stablehlo([m(x)])
+from torch_xla.stablehlo import StableHLOExportOptions, save_as_stablehlo
+found = StableHLOGraphModule.load(folder + "/p")._bundle
+held = {{n: t.device.type for n, t in found.state_dict.items()}}
+assert held == {{"weight": "cpu", "bias": "cpu"}}
+assert [l.name for l in found.stablehlo_funcs[0].meta.input_locations] == ["", "weight", "bias"]
+options = StableHLOExportOptions(save_weights=False)
+save_as_stablehlo(torch.export.export(m, (x,)), folder + "/r", options)
+try:
+    StableHLOGraphModule.load(folder + "/r")
+except FileNotFoundError as e:
+    assert "no weight 'weight'" in str(e) and "save the program with its weights" in str(e)
+else:
+    raise AssertionError("weights that nobody saved")
+""")
+
+
+def test_barriers_are_in_the_program_and_change_no_value_or_stride(with_compat):
+    with_compat("""
+from torch_xla.distributed.spmd import apply_backward_optimization_barrier
+def barriers(tensors):
+    return torch_pjrt.graph.of(tensors).hlo.count('"stablehlo.optimization_barrier"')
+a, b = torch.arange(6., device="xla").view(2, 3).t(), torch.ones(2, device="xla")
+xm.optimization_barrier_([a, b])
+assert barriers([b]) == 1
+assert a.tolist() == [[0, 3], [1, 4], [2, 5]] and a.stride() == (1, 3) and b.tolist() == [1, 1]
+m = torch.nn.Linear(3, 3).to("xla")
+apply_backward_optimization_barrier(m)
+m(torch.ones(2, 3, device="xla", requires_grad=True)).sum().backward()
+assert barriers([p.grad for p in m.parameters()]) == 1
 """)
 
 
@@ -166,7 +212,7 @@ import torch_xla.distributed.spmd as xs
 from torch_xla.core import xla_builder as xb
 from torch_xla.experimental import custom_kernel
 t = torch.ones(2, device="xla")
-told(lambda: xs.enable_manual_sharding(t, (0,)), "enable_manual_sharding", "mark inputs")
+told(lambda: xs.enable_manual_sharding(t, (0,)), "enable_manual_sharding", "manual.region")
 told(lambda: xb.call_jax(print, ()), "call_jax", "no jax")
 told(lambda: custom_kernel.paged_attention(), "paged_attention", "scaled_dot_product")
 told(lambda: torch_xla._XLAC._xla_mark_tensor(t), "_XLAC._xla_mark_tensor", "torch_pjrt.scope")
@@ -222,3 +268,136 @@ def test_a_real_torch_xla_beside_is_refused(run_python, tmp_path):
     assert done.returncode != 0
     assert "two packages named torch_xla: torch_xla 2.9.0" in done.stderr
     assert "pip uninstall torch_xla" in done.stderr
+
+
+def test_a_checkpoint_manager_saves_by_part_and_before_the_machine_goes(with_compat):
+    said = with_compat(
+        """
+import os, signal, tempfile
+from torch_xla import _XLAC
+import torch_xla.distributed.spmd as xs
+from torch_xla.experimental.distributed_checkpoint import CheckpointManager, SPMDSavePlanner
+mesh = xs.Mesh(range(8), (8,), ("d",))
+def made(seed):
+    torch.manual_seed(seed)
+    w, b = torch.randn(16, 4).to("xla"), torch.randn(3).to("xla")
+    xs.mark_sharding(w, mesh, ("d", None))
+    return {"m": {"w": w, "b": b}, "n": seed}
+def same(a, b):
+    return all(torch.equal(a["m"][k].cpu(), b["m"][k].cpu()) for k in "wb")
+a, b, c = made(0), made(1), made(2)
+planner = SPMDSavePlanner()
+planner.set_up_planner(a, True)
+assert list(planner.sharded_state_dict) == ["m.w"]
+assert sorted(planner.unsharded_state_dict) == ["m.b", "n"]
+items = [i for i in planner.create_local_plan().items if i.index.fqn == "m.w"]
+assert len(items) == 8 and planner.resolve_data(items[3]).shape == (2, 4)  # one device's part
+with tempfile.TemporaryDirectory() as folder:
+    manager = CheckpointManager(folder, 10, max_to_keep=2)
+    assert not manager.save(1, a) and manager.save(10, a) and manager.all_steps() == [10]
+    manager.restore(10, b)
+    assert same(a, b)
+    assert manager.save_async(20, a)
+    with torch.no_grad():
+        a["m"]["w"].mul_(2)  # what was given is saved as it was
+    manager.join()
+    assert manager.save(30, a) and manager.all_steps() == [20, 30]
+    manager.restore(20, c)
+    assert same(b, c)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert manager.save(31, a) and manager.reached_preemption(31)
+    assert manager.all_steps() == [30, 31]
+_XLAC._deactivate_preemption_sync_manager()
+assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+""",
+        CPU_NUM_DEVICES="8",
+    )
+    assert "definition for SavePlanner" not in said  # it has the names that torch asks for
+
+
+def test_sizes_that_the_mesh_does_not_divide_are_whole_with_a_warning(with_compat):
+    with_compat(
+        """
+import warnings
+import torch_xla.distributed.spmd as xs
+from torch_xla import _XLAC
+mesh = xs.Mesh(range(4), (4,), ("d",))
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    t = xs.mark_sharding(torch.arange(12.0).reshape(6, 2).to("xla"), mesh, ("d", None))
+assert [str(w.message) for w in found] == [
+    "mark_sharding: dim 0 (6) over 4 devices cannot be cut evenly, and is whole on each of them\\n"
+    "  try: pad it to 8"
+], found
+assert found[0].filename == "<string>" and found[0].lineno > 0
+assert t.sharding_spec == "{replicated}" and t.partition_spec == ("d", None)
+assert torch.equal((t.global_tensor + 1).cpu(), torch.arange(12.0).reshape(6, 2) + 1)
+assert _XLAC._xla_counter_value("UnevenSharding") == 1
+even = xs.mark_sharding(torch.ones(8, 6).to("xla"), mesh, ("d", None))
+assert even.sharding_spec == "{devices=[4,1]0,1,2,3}"
+""",
+        CPU_NUM_DEVICES="4",
+    )
+
+
+def test_batches_are_cut_by_key(with_compat):
+    with_compat(
+        """
+import torch_xla.distributed.parallel_loader as pl
+import torch_xla.distributed.spmd as xs
+mesh = xs.get_1d_mesh("d")
+x, how = torch.ones(4, 2), xs.ShardingSpec(mesh, ("d", None))
+def first(batch, sharding):
+    return next(iter(pl.MpDeviceLoader([batch], "xla", input_sharding=sharding)))
+got = first({"x": x, "y": x}, {"x": how, "y": None, "z": how})
+assert torch_xla._XLAC._get_xla_sharding_spec(got["x"]) == "{devices=[4,1]0,1,2,3}"
+assert torch_xla._XLAC._get_xla_sharding_spec(got["y"]) == ""
+for batch, error in (({"x": x, "y": x}, KeyError), (x, ValueError)):
+    try:
+        first(batch, {"x": how})
+    except error as e:
+        assert "input_sharding" in str(e)
+    else:
+        raise AssertionError(batch)
+""",
+        CPU_NUM_DEVICES="4",
+    )
+
+
+def test_processes_of_a_launcher_form_a_group_at_the_first_collective(with_compat, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""
+import torch, torch_xla
+import torch_xla.core.xla_model as xm
+import torch_xla.runtime as xr
+from torch_xla._internal import pjrt
+
+def work(scale):
+    assert not torch.distributed.is_initialized() or xr.world_size() == 2
+    t = torch.full((2,), float(xr.global_ordinal() + 1) * scale, device=xm.xla_device())
+    return xr.world_size(), xm.all_reduce(xm.REDUCE_SUM, t).tolist(), len(torch_xla.devices())
+
+if __name__ == "__main__":
+    print(sorted(pjrt.run_multiprocess(work, 10.0).items()))
+""")
+    said = with_compat(
+        f"""
+import os, runpy, socket, subprocess, sys
+with socket.socket() as s:
+    s.bind(("127.0.0.1", 0))
+    port = str(s.getsockname()[1])
+code = "import sys; sys.path.insert(0, {str(tmp_path)!r}); import program; print(program.work(1.0))"
+def started(rank):
+    env = dict(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, WORLD_SIZE="2")
+    env |= dict(RANK=rank, LOCAL_RANK=rank)
+    command = [sys.executable, "-c", code]
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, env=os.environ | env)
+for p in [started("0"), started("1")]:
+    out, _ = p.communicate(timeout=240)
+    assert p.returncode == 0 and out.splitlines()[-1] == "(2, [3.0, 3.0], 1)", out
+env = os.environ | dict(CPU_NUM_DEVICES="2")
+command = [sys.executable, {str(program)!r}]
+print(subprocess.run(command, text=True, capture_output=True, env=env).stdout)
+"""
+    )
+    assert "[(0, (2, [30.0, 30.0], 1)), (1, (2, [30.0, 30.0], 1))]" in said

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 import pickle
 import threading
 import warnings
@@ -960,3 +961,51 @@ def test_what_is_narrowed_and_masked_at_once_is_masked_everywhere(device, dtype,
     x = (torch.arange(torch.Size(shape).numel()) * 3 + 1) % 11
     ours, eager = (getattr(x.to(d).to(dtype).view(shape), cut)() for d in (device, "cpu"))
     assert torch.equal(ours.cpu(), eager)
+
+
+def along(i: torch.Tensor, dim: int, dims: int) -> torch.Tensor:
+    """The index as a tensor of that many dims."""
+    return i.view([-1 if d == dim else 1 for d in range(dims)])
+
+
+def slices(x: torch.Tensor, i: torch.Tensor, dim: int) -> torch.Tensor:
+    """What an index of a dim selects, in size."""
+    return x.new_ones([i.numel() if d == dim else n for d, n in enumerate(x.shape)])
+
+
+INDEXED = {
+    "index_select": lambda x, i, d: x.index_select(d, i),
+    "index": lambda x, i, d: x[(slice(None),) * d + (i,)],
+    "index_put": lambda x, i, d: x.index_put((i,), x.new_ones(())),
+    "index_add": lambda x, i, d: x.index_add(d, i, slices(x, i, d)),
+    "index_copy": lambda x, i, d: x.index_copy(d, i, slices(x, i, d)),
+    "index_fill": lambda x, i, d: x.index_fill(d, i, 1.0),
+    "gather": lambda x, i, d: x.gather(d, along(i, d, x.dim())),
+    "scatter": lambda x, i, d: x.scatter(d, along(i, d, x.dim()), 1.0),
+    "take": lambda x, i, d: x.take(i),
+    "put": lambda x, i, d: x.put(i, x.new_ones(i.shape)),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_indices_of_what_is_empty_raise_where_eager_looks_at_them(name, device):
+    for shape in [(2, 0, 4), (0, 3), (3, 0), (0,), (3,), (0, 0), (2, 2)]:
+        for dim, values in itertools.product(range(len(shape)), ([9], [], [0], [-9])):
+            if name == "index_add" and shape[dim] == 0 and values and len(shape) > 1:
+                continue  # PyTorch's meta function raises there, its CPU kernel does nothing
+            x, i = torch.zeros(shape), torch.tensor(values, dtype=torch.int64)
+            want, error, _ = outcome(INDEXED[name], x, i, dim)
+            got, ours, _ = outcome(INDEXED[name], x.to(device), i.to(device), dim)
+            assert type(ours) is type(error), (shape, dim, values, ours, error)
+            assert error is not None or (got.shape == want.shape and got.cpu().equal(want))
+
+
+def test_indices_that_broadcast_to_nothing_are_not_looked_at(device):
+    none, beyond = torch.empty(0, dtype=torch.int64), torch.tensor([7])
+    for shape in [(2, 3, 4, 5), (2, 0, 4, 5)]:
+        x = torch.arange(float(torch.Size(shape).numel())).view(shape)
+        y = x.to(device)
+        a, b = none.to(device), beyond.to(device)
+        assert y[:, a, :, b].shape == x[:, none, :, beyond].shape
+        assert y[a, b].shape == x[none, beyond].shape
+        assert y.index_put((a, b), y.new_ones(())).cpu().equal(x)

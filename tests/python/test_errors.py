@@ -488,3 +488,15 @@ def test_views_of_indices_are_checked_for_what_they_show(device):
     assert x[i[1]].tolist() == [1, 2]
     with pytest.raises(IndexError, match="index 7 is out of bounds"):
         x[i[:, 1]]
+
+
+def test_a_constant_that_the_host_has_no_memory_for_says_so_and_nothing_else_is_lost(device):
+    kept = torch.arange(3.0, device=device) + 1
+    huge = torch.zeros(1 << 50, device=device)
+    with pytest.raises(torch.OutOfMemoryError) as error:
+        torch_pjrt.sync()
+    first = str(error.value).splitlines()[0]
+    assert first == f"out of memory on the host: cannot allocate {4 << 50} bytes"
+    del huge
+    assert kept.tolist() == [1, 2, 3]
+    torch_pjrt.sync(wait=True)

@@ -236,6 +236,26 @@ def test_randint_stays_in_range(device, dtype):
     assert x.double().mean().item() == pytest.approx(5.5, abs=0.05)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "low", "high"),
+    [
+        (torch.float16, 3, 65506), (torch.float16, -65505, 3), (torch.float16, 0, 65505),
+        (torch.bfloat16, 0, 2**40), (torch.int8, 0, 129), (torch.uint8, -1, 3),
+        (torch.bool, 0, 3),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:.*out of bounds")
+def test_a_range_beyond_the_dtype_is_refused_as_in_eager(device, dtype, low, high):
+    said = []
+    for d in ("cpu", device):
+        try:
+            torch.empty(4, dtype=dtype, device=d).random_(low, high)
+            said.append(None)
+        except RuntimeError as e:
+            said.append(str(e).splitlines()[0])
+    assert said[0] == said[1]
+
+
 def test_randperm_is_a_permutation(device):
     x = torch.randperm(1000, device=device).cpu()
     assert torch.equal(x.sort().values, torch.arange(1000))

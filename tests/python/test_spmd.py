@@ -72,6 +72,8 @@ def test_gspmd_form_serves_the_same_promises():
 def test_gspmd_form_refuses_manual_regions_in_words_and_splits_syncs():
     manual = "a_manual_region_is_one_program_with_the_collectives_it_names"
     sets = "each_set_of_devices_is_a_program_of_its_own"
-    found = run_cases(manual, sets, program="spmd_set_cases.py", TORCH_PJRT_SHARDY="0")
+    replicas = "each_manual_collective_does_it_between_replicas"
+    found = run_cases(manual, sets, replicas, program="spmd_set_cases.py", TORCH_PJRT_SHARDY="0")
+    assert found[replicas] == ""
     assert "NotImplementedError: spmd.manual: GSPMD's form has no manual regions" in found[manual]
     assert found[sets] == ""

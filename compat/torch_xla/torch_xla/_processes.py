@@ -6,7 +6,10 @@ from typing import Any
 
 import torch_pjrt
 
-__all__ = ["before_client", "group_of", "initialized", "local_rank", "local_world", "rank", "world"]
+__all__ = [
+    "asked_for", "before_client", "group_of", "initialized", "local_rank", "local_world", "rank",
+    "start", "world",
+]  # fmt: skip
 
 
 def before_client() -> None:
@@ -31,26 +34,48 @@ def _asked(name: str, otherwise: int) -> int:
     return int(text) if text.isdecimal() else otherwise
 
 
-def world() -> int:
-    """How many processes."""
+def asked_for() -> int:
+    """How many processes spawn() makes by itself: CPU_NUM_DEVICES, one where SPMD drives all."""
+    return 1 if os.environ.get("XLA_USE_SPMD") == "1" else max(_asked("CPU_NUM_DEVICES", 1), 1)
+
+
+def _launched() -> bool:
+    """Whether a launcher (torchrun, accelerate) started this process as one of several."""
+    return all(n in os.environ for n in ("MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"))
+
+
+def start() -> None:
+    """Makes the group of the processes that a launcher started, where nobody has yet."""
     import torch.distributed as dist
 
-    return dist.get_world_size() if initialized() else 1
+    if not dist.is_initialized() and _launched():
+        dist.init_process_group("xla")
+
+
+def world() -> int:
+    """How many processes: of the group, before there is one as the launcher says."""
+    import torch.distributed as dist
+
+    if initialized():
+        return dist.get_world_size()
+    return _asked("WORLD_SIZE", 1) if _launched() else 1
 
 
 def rank() -> int:
     import torch.distributed as dist
 
-    return dist.get_rank() if initialized() else 0
+    if initialized():
+        return dist.get_rank()
+    return _asked("RANK", 0) if _launched() else 0
 
 
 def local_rank() -> int:
     """Among those of this machine."""
-    return _asked("LOCAL_RANK", rank()) if initialized() else 0
+    return _asked("LOCAL_RANK", rank()) if initialized() or _launched() else 0
 
 
 def local_world() -> int:
-    return _asked("LOCAL_WORLD_SIZE", world()) if initialized() else 1
+    return _asked("LOCAL_WORLD_SIZE", world()) if initialized() or _launched() else 1
 
 
 @functools.cache

@@ -1,5 +1,6 @@
 """Exported programs, of torch_pjrt.export."""
 
+import itertools
 import json
 import os
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
@@ -28,18 +29,40 @@ class StableHLOGraphModule:
         self._program = program
         self._loaded: _export.LoadedProgram | None = None
 
+    @property
+    def _bundle(self) -> "StableHLOModelBundle":
+        """The program with its weights, as torch_xla describes it."""
+        signature = self._program.signature
+        results = [VariableSignature(list(r.shape), r.dtype) for r in signature.results]
+        arguments = [VariableSignature(list(a.shape), a.dtype) for a in signature.arguments]
+        meta = StableHLOFunctionMeta("forward", "", arguments, results, _locations(signature))
+        func = StableHLOFunc(meta, self._program.bytes, self._program.text)
+        return StableHLOModelBundle(self._weights(), [], [func])
+
+    def _weights(self) -> dict[str, torch.Tensor]:
+        """As they are now, on the host: calls may write some of them."""
+        if self._loaded is None:
+            return dict(self._program.weights)
+        return {name: w.cpu() for name, w in self._loaded.weights.items()}
+
     def get_stablehlo_text(self, method_name: str = "forward") -> str:
         return self._program.text
 
     def get_stablehlo_bytecode(self, method_name: str = "forward") -> bytes:
         return self._program.bytes
 
-    def save(self, directory_path: str | os.PathLike[str]) -> None:
-        self._program.save(directory_path)
+    def save(self, directory_path: str | os.PathLike[str], options: Any = None) -> None:
+        """Writes it to a folder, without its weights where the options say so."""
+        weights = self._weights() if options is None or options.save_weights else {}
+        _export.Program(self._program.text, weights, self._program.signature).save(directory_path)
 
     @classmethod
-    def load(cls, directory_path: str | os.PathLike[str]) -> _export.LoadedProgram:
-        return _export.load(directory_path)
+    def load(cls, directory_path: str | os.PathLike[str]) -> "StableHLOGraphModule":
+        """What save() wrote, with the weights that it wrote."""
+        loaded = _export.load(directory_path)
+        made = cls(_export.Program(loaded.text, {}, loaded.signature))
+        made._loaded = loaded
+        return made
 
     def __call__(self, *args: Any) -> Any:
         if self._loaded is None:
@@ -47,6 +70,16 @@ class StableHLOGraphModule:
         return self._loaded(*args)
 
     evaluate = __call__
+
+
+def _locations(signature: _export.Signature) -> list["InputLocation"]:
+    inputs = itertools.count()
+    return [
+        InputLocation.input_arg(next(inputs))
+        if a.kind == "input"
+        else InputLocation.parameter(a.name)
+        for a in signature.arguments
+    ]
 
 
 def exported_program_to_stablehlo(exported_model: Any, options: Any = None) -> StableHLOGraphModule:
@@ -57,14 +90,15 @@ def exported_program_to_stablehlo(exported_model: Any, options: Any = None) -> S
 def save_as_stablehlo(
     exported_model: Any, stablehlo_dir: str | os.PathLike[str], options: Any = None
 ) -> None:
-    exported_program_to_stablehlo(exported_model).save(stablehlo_dir)
+    exported_program_to_stablehlo(exported_model).save(stablehlo_dir, options)
 
 
 def save_torch_model_as_stablehlo(
     torchmodel: torch.nn.Module, args: tuple[Any, ...], path: str | os.PathLike[str],
     options: Any = None,
 ) -> None:  # fmt: skip
-    _export.stablehlo(torchmodel, tuple(args), portable=False).save(path)
+    program = _export.stablehlo(torchmodel, tuple(args), portable=False)
+    StableHLOGraphModule(program).save(path, options)
 
 
 # ---- how a program is described -------------------------------------------------------------

@@ -113,8 +113,13 @@ struct IndexRule {
   bool negative = false;  // do negative ones count from the end?
   Code code = Code::kIndex;
   Words words;
-  // Another kernel's words where `dim` is not the first one, with kRuntime. Null: the same.
+  // Another kernel's words where `dim` is not the first one, or self has no elements; with
+  // kRuntime. Null: the same.
   Words words_of_later_dims = nullptr;
+  // Another kernel's words where self has one dim; with kIndex. Null: the same.
+  Words words_of_vectors = nullptr;
+  // Does the kernel loop over slices, and look at no index where they have no elements?
+  bool by_slices = false;
   // Where the dim is empty no index is right: what is said then. Null: the same.
   void (*nothing)(const BadIndex& first) = nullptr;
 };

@@ -131,11 +131,13 @@ constexpr IndexRule kInDim = {.argument = "index", .size = Size::kDim, .words = 
 constexpr IndexRule kCopied = {.argument = "index",
                                .size = Size::kDim,
                                .words = of_copy,
+                               .by_slices = true,
                                .nothing = as_runtime_error<of_copy>};
 constexpr IndexRule kFilled = {.argument = "index",
                                .size = Size::kDim,
                                .negative = true,
                                .words = of_dim,
+                               .by_slices = true,
                                .nothing = as_runtime_error<of_dim>};
 constexpr IndexRule kPlaces = {
     .argument = "index", .size = Size::kDim, .code = Code::kRuntime, .words = of_dim};
@@ -143,6 +145,8 @@ constexpr IndexRule kAdded = {.argument = "index",
                               .size = Size::kDim,
                               .code = Code::kRuntime,
                               .words = of_dim,
+                              .words_of_vectors = in_self,
+                              .by_slices = true,
                               .nothing = is_ignored};
 constexpr IndexRule kElements = {
     .argument = "index", .size = Size::kNumel, .negative = true, .words = of_elements};

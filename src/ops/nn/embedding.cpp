@@ -303,12 +303,16 @@ void sample_backward_lower(Lowering& l, std::vector<V>& out) {
 }
 
 std::string in_self(const BadIndex&) { return "index out of range in self"; }
+std::string in_data(const BadIndex& i) {
+  return cat("INDICES element is out of DATA bounds, id=", i.value, " axis_dim=", i.size);
+}
 void no_rows(const BadIndex&) {
   fail(Code::kRuntime, "index_select(): self indexing axis dim should be positive");
 }
 constexpr IndexRule kRowOfWeight = {.argument = "indices",
                                     .size = IndexRule::Size::kFirstDim,
                                     .words = in_self,
+                                    .words_of_later_dims = in_data,
                                     .nothing = no_rows};
 
 }  // namespace

@@ -199,9 +199,11 @@ void random_range_type(const Args& a, std::vector<Type>& out) {
   if (bounded && from >= to)
     fail(Code::kRuntime,
          cat("random_ expects 'from' to be less than 'to', but got from=", from, " >= to=", to));
-  if (ir::is_float(t) || t == DType::kS64 || t == DType::kU64) return;
-  auto high = static_cast<int64_t>(largest_integer(t));
-  int64_t low = ir::is_unsigned(t) ? 0 : -high - 1;
+  constexpr int64_t kLargestHalf = 65504;  // the other floats reach beyond int64
+  bool half = t == DType::kF16;
+  if ((ir::is_float(t) && !half) || t == DType::kS64 || t == DType::kU64) return;
+  int64_t high = half ? kLargestHalf : static_cast<int64_t>(largest_integer(t));
+  int64_t low = half ? -high : ir::is_unsigned(t) ? 0 : -high - 1;
   if (from < low || from > high)
     fail(Code::kRuntime, cat("from is out of bounds for ", eager_name(t).cpp));
   if (bounded && (to - 1 < low || to - 1 > high))

@@ -34,13 +34,12 @@ class Manual {
       return b_.op("stablehlo.all_gather", {self()}, l_.out(),
                    cat("all_gather_dim = ", p[0], " : i64, ", grouped()));
     if (kind == "all_to_all")
-      return b_.op(
-          "stablehlo.all_to_all", {self()}, l_.out(),
-          cat("split_dimension = ", p[0], " : i64, concat_dimension = ", p[1],
-              " : i64, split_count = ", size(), " : i64, ", replica_groups(), ", ", channel()));
+      return b_.op("stablehlo.all_to_all", {self()}, l_.out(),
+                   cat("split_dimension = ", p[0], " : i64, concat_dimension = ", p[1],
+                       " : i64, split_count = ", size(), " : i64, ", replica_groups(), between()));
     if (kind == "permute")
       return b_.op("stablehlo.collective_permute", {self()}, l_.out(),
-                   cat("source_target_pairs = ", rows_text(groups_, 2), ", ", channel()));
+                   cat("source_target_pairs = ", rows_text(groups_, 2), between()));
     check(kind == "index", "a manual collective is of a known kind");
     return index();
   }
@@ -54,8 +53,12 @@ class Manual {
     return cat("channel_handle = #stablehlo.channel_handle<handle = ", b_.statements() + 1,
                ", type = 1>");
   }
+  // Partitions tell each other things by way of a channel, replicas without one.
+  bool of_replicas() { return l_.b_or("replicas", false); }
+  std::string between() { return of_replicas() ? "" : cat(", ", channel()); }
   std::string grouped() {
-    return cat(replica_groups(), ", ", channel(), ", use_global_device_ids");
+    return of_replicas() ? replica_groups()
+                         : cat(replica_groups(), ", ", channel(), ", use_global_device_ids");
   }
 
   V reduced(std::string_view name, int64_t how, const std::string& attrs) {
@@ -72,7 +75,8 @@ class Manual {
   }
 
   V index() {
-    V id = b_.op("stablehlo.partition_id", {}, ir::scalar_type(DType::kU32));
+    V id = b_.op(of_replicas() ? "stablehlo.replica_id" : "stablehlo.partition_id", {},
+                 ir::scalar_type(DType::kU32));
     V at = b_.convert(id, DType::kS64);
     V one =
         b_.dynamic_slice(b_.constant_list(groups_, DType::kS64), std::vector<V>{at}, IntList{1});

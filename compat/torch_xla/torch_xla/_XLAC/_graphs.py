@@ -96,18 +96,19 @@ def _get_xla_tensor_debug_info(t: torch.Tensor) -> str:
         return "Not a XLATensor\n"
     t = _plain([t])[0]
     state, name = torch_pjrt.state(t), short_type(t)
-    pending = state in ("ir", "view")
+    pending, on_host = state in ("ir", "view"), state == "host"
     ir = "\n  ".join(_lines([t])[-2:]) if pending else "None"
     device = "SPMD:0" if os.environ.get("XLA_USE_SPMD") == "1" else str(t.device)
     lines = [f"XLA Shape: {name}", f"Device: {device}", f"State: {state}", f"IR: {ir}"]
-    if state == "host":
-        lines += [f"Tensor on host: with size {list(t.shape)}"]
-    return "\n".join([*lines, f"XLAData: {_data_info(t, device, pending)}"]) + "\n"
+    lines += [f"Tensor on host: {f'with size {list(t.shape)}' if on_host else None}"]
+    if not pending and not on_host:
+        lines += [f"Operand of ops: xla::device_data, {name}"]
+    return "\n".join([*lines, f"XLAData: {_data_info(t, device, pending or on_host)}"]) + "\n"
 
 
-def _data_info(t: torch.Tensor, device: str, pending: bool) -> str:
-    """Where its bytes are."""
-    if pending:
+def _data_info(t: torch.Tensor, device: str, elsewhere: bool) -> str:
+    """Where its bytes are, if devices have them."""
+    if elsewhere:
         return "None"
     handle = _C.sharding_of(t)[0]
     lines = ["", f"Data Device: {device}", f"Data Shape: {short_type(t)}"]

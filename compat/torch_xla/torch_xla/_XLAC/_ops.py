@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from torch_pjrt._barrier import barrier
+
 __all__ = [
     "_xla_adam_optimizer_step_", "_xla_all_gather", "_xla_all_reduce", "_xla_all_reduce_inplace",
     "_xla_all_to_all", "_xla_collective_permute", "_xla_dequantize_tensor", "_xla_dot_general",
@@ -60,7 +62,10 @@ def _xla_mark_dynamic(t: torch.Tensor, dim: int) -> None:
 
 
 def _xla_optimization_barrier_(tensors: Any) -> None:
-    """A hint to XLA; values do not change."""
+    """What is computed of one of them waits for all of them; values do not change."""
+    given = [t.detach() for t in tensors]
+    for t, value in zip(given, barrier(given), strict=True):
+        t.copy_(value)
 
 
 def _xla_quantize_tensor(

@@ -1,7 +1,9 @@
 """Names that raise NotImplementedError, with what to use instead."""
 
 _BUILD = "torch_xla.core.xla_builder.Op: ops are recorded, there is no builder"
-_REGION = "marks on inputs and results: torch_pjrt has no manual regions"
+_REGION = (
+    "torch_pjrt.manual.region(mesh, in_specs, out_specs), and the collectives of torch_pjrt.manual"
+)
 _SHAPES = "static shapes"
 _PROCESS = "torch.distributed: init_process_group('xla') and its functions"
 _JAX = "a function of PyTorch's: kernels of jax are not run"
@@ -9,10 +11,6 @@ NAMES = {
     "IrValue": "torch_pjrt.graph.of(tensors)",
     "PjRtPlugin": "torch_xla.experimental.plugins.DevicePlugin",
     "XlaBuilder": _BUILD, "XlaComputation": _BUILD, "XlaOp": _BUILD,
-    "_activate_preemption_sync_manager": _PROCESS,
-    "_deactivate_preemption_sync_manager": _PROCESS,
-    "_ensure_xla_coordinator_initialized": _PROCESS,
-    "_sync_point_reached": _PROCESS,
     "_get_all_reduce_token": _PROCESS, "_set_all_reduce_token": _PROCESS,
     "_get_tensors_xla_device_data_node": "torch_pjrt.graph.of(tensors)",
     "_get_xla_tensors_hlo_proto": "torch_pjrt.export.stablehlo(...).bytes",

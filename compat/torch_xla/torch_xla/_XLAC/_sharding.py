@@ -1,5 +1,6 @@
 """How tensors are cut over devices."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +15,11 @@ __all__ = [
     "_get_xla_op_sharding", "_get_xla_sharding_spec", "_get_xla_sharding_specs",
     "_get_xla_sharding_type", "_global_tensor_from_cpu_shards", "_load_local_shards",
     "_xla_annotate_custom_sharding", "_xla_clear_sharding", "_xla_get_auto_sharding",
-    "_xla_get_spmd_config_is_locked", "_xla_mark_sharding", "_xla_set_auto_sharding",
+    "_xla_get_spmd_config_is_locked", "_xla_mark_sharding", "_xla_set_auto_sharding", "even_spec",
 ]  # fmt: skip
 
 REPLICATED, TILED, PARTIAL = 0, 3, 5
 _auto = {"on": False}
-_made: set[tuple[Any, ...]] = set()  # which shardings there were
 
 
 class OpSharding:
@@ -39,9 +39,9 @@ class OpSharding:
         handle = mesh.sharding(spec)
         made = cls([], [], [], _kind(handle))
         made.mesh, made.spec = mesh, tuple(spec)
-        key = (mesh, str(spec))
-        if key not in _made:
-            _made.add(key)
+        made_before = vars(mesh).setdefault("_op_shardings", set())  # of this very mesh
+        if str(spec) not in made_before:
+            made_before.add(str(spec))
             _counts.add("CreateOpSharding")
         return made
 
@@ -50,6 +50,26 @@ class OpSharding:
 
 
 XlaShardingSpec = OpSharding
+
+
+def even_spec(t: torch.Tensor, mesh: Any, spec: Sequence[Any]) -> tuple[Any, ...]:
+    """The spec without what does not divide the tensor's sizes: told once a line, and counted.
+
+    torch_xla pads such a dimension; here it is whole on each device. `mesh` is torch_pjrt's.
+    """
+    counts = mesh.sharding(spec).counts
+    if len(spec) != t.dim() or len(counts) != t.dim():
+        return tuple(spec)
+    uneven = [d for d, n in enumerate(counts) if t.shape[d] % n]
+    if uneven:
+        _counts.add("UnevenSharding")
+        said = ", ".join(f"dim {d} ({t.shape[d]}) over {counts[d]} devices" for d in uneven)
+        warnings.warn(
+            f"mark_sharding: {said} cannot be cut evenly, and is whole on each of them\n"
+            f"  try: pad it to {-(-t.shape[uneven[0]] // counts[uneven[0]]) * counts[uneven[0]]}",
+            stacklevel=3,
+        )
+    return tuple(None if d in uneven else axes for d, axes in enumerate(spec))
 
 
 def _kind(handle: Any) -> int:
@@ -98,7 +118,7 @@ def _xla_mark_sharding(t: torch.Tensor, sharding: OpSharding) -> None:
     if sharding.mesh is None:
         raise RuntimeError("_xla_mark_sharding: a sharding is made by Mesh.get_op_sharding here")
     vars(t).pop("_xla_cleared", None)
-    spmd.mark_sharding(t, sharding.mesh, sharding.spec)
+    spmd.mark_sharding(t, sharding.mesh, even_spec(t, sharding.mesh, sharding.spec))
 
 
 _xla_annotate_custom_sharding = _xla_mark_sharding
@@ -162,10 +182,8 @@ def _global_tensor_from_cpu_shards(
     for (_, start, size), data in zip(handle.boxes(full), shards, strict=True):
         whole[tuple(slice(a, a + n) for a, n in zip(start, size, strict=True))] = data
     whole = whole[tuple(slice(0, n) for n in wanted)].contiguous().to("xla")
-    if any(n % c for n, c in zip(wanted, counts, strict=True)):
-        return whole  # parts are never padded here: it stays on one device
     spec = [None] * whole.dim() if handle.replicated else sharding.spec
-    return spmd.mark_sharding(whole, sharding.mesh, spec)
+    return spmd.mark_sharding(whole, sharding.mesh, even_spec(whole, sharding.mesh, spec))
 
 
 def _xla_set_auto_sharding() -> None:

@@ -18,8 +18,10 @@ _OPS = {
 
 
 def _dist() -> Any:
+    """torch.distributed, with a group where processes were launched as several."""
     import torch.distributed as dist
 
+    _processes.start()
     return dist
 
 

@@ -260,7 +260,8 @@ def _sent(t: torch.Tensor, device: Any, sharding: Any) -> torch.Tensor:
 def send_cpu_data_to_device(datas: Any, device: Any, input_sharding: Any = None) -> Any:
     """The same with its tensors on the device, cut as `input_sharding` says.
 
-    That is a ShardingSpec, or a dict of them by the keys of the data.
+    That is a ShardingSpec, or a dict with one (or None) for each key of the data. ValueError for
+    data that is no dict then, KeyError for a key that it does not name.
     """
     if isinstance(datas, torch.Tensor):
         datas = [datas]
@@ -271,14 +272,21 @@ def send_cpu_data_to_device(datas: Any, device: Any, input_sharding: Any = None)
     if not isinstance(input_sharding, dict):
         arena = ToXlaTensorArena(convert, lambda x: isinstance(x, torch.Tensor) and x.is_cpu)
         return arena.transform(datas)
-    found = []
-    for data in datas if isinstance(datas, list | tuple) else [datas]:
-        missing = set(input_sharding) - set(data)
-        if missing:
-            raise ValueError(f"input_sharding names {sorted(missing)}, the data has {list(data)}")
-        found.append({k: send_cpu_data_to_device([v], device, input_sharding.get(k))[0]
-                      for k, v in data.items()})  # fmt: skip
-    return found if isinstance(datas, list | tuple) else found[0]
+    many = isinstance(datas, list | tuple)
+    found = [_sent_by_key(data, device, input_sharding) for data in (datas if many else [datas])]
+    return found if many else found[0]
+
+
+def _sent_by_key(data: Any, device: Any, shardings: dict[Any, Any]) -> dict[Any, Any]:
+    """Each value as the sharding of its key says, None for one device."""
+    if not isinstance(data, dict):
+        raise ValueError(
+            f"input_sharding is a dict: expected a batch that is one too, found {type(data)}"
+        )
+    missing = [k for k in data if k not in shardings]
+    if missing:
+        raise KeyError(f"Keys: {missing} are missing from input_sharding, which has {[*shardings]}")
+    return {k: send_cpu_data_to_device([v], device, shardings[k])[0] for k, v in data.items()}
 
 
 class ToXlaTensorArena:
@@ -430,7 +438,8 @@ def get_stablehlo_bytecode(tensors: list[torch.Tensor] | None = None) -> bytes:
 
 
 def optimization_barrier_(tensors: Iterable[torch.Tensor]) -> None:
-    """A hint to XLA; values do not change."""
+    """What is computed of one of them waits for all of them; values do not change."""
+    _XLAC._xla_optimization_barrier_(tensors)
 
 
 class RateTracker:

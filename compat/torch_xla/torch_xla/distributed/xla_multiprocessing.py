@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from .. import _processes
 from ..core._collectives import create_optimized_replica_groups
 from ..utils.utils import get_free_tcp_ports
 
@@ -24,6 +25,7 @@ def _one_of_many(rank: int, fn: Callable[..., Any], args: Any, count: int, port:
     os.environ |= {
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank),
         "WORLD_SIZE": str(count), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(count),
+        "CPU_NUM_DEVICES": "1",
     }  # fmt: skip
     own = not dist.is_initialized()
     if own:
@@ -45,9 +47,11 @@ def spawn(
 ) -> Any:
     """Calls `fn(rank, *args)` in `nprocs` processes, which are a torch.distributed group "xla".
 
-    Without a number, or for one, it calls `fn(0, *args)` here.
+    Each has one device. Without a number there are as many as CPU_NUM_DEVICES says; one calls
+    `fn(0, *args)` here.
     """
-    if nprocs in (None, 1):
+    nprocs = nprocs or _processes.asked_for()
+    if nprocs == 1:
         return fn(0, *args)
     import torch.multiprocessing as mp
 

@@ -6,6 +6,7 @@ import torch
 
 from torch_pjrt import spmd
 
+from .. import _XLAC
 from ._library import define
 
 
@@ -14,7 +15,7 @@ def _mark(
 ) -> torch.Tensor:
     names = ast.literal_eval(axis_names) if axis_names and axis_names != "None" else None
     mesh = spmd.Mesh(device_ids, mesh_shape, names)
-    return spmd.mark_sharding(t, mesh, ast.literal_eval(spec))
+    return spmd.mark_sharding(t, mesh, _XLAC.even_spec(t, mesh, ast.literal_eval(spec)))
 
 
 define(

@@ -43,10 +43,12 @@ class XLAShardedTensor(torch.Tensor):
     _mesh: Any = None
 
     @staticmethod
-    def __new__(cls: Any, elem: torch.Tensor, *args: Any, **kwargs: Any) -> "XLAShardedTensor":
+    def __new__(
+        cls: Any, elem: torch.Tensor, *args: Any, requires_grad: bool = False, **kwargs: Any
+    ) -> "XLAShardedTensor":
         plain = elem.detach() if elem.is_leaf else elem
         made: XLAShardedTensor = plain.as_subclass(cls)
-        return made
+        return made.requires_grad_() if requires_grad else made
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass

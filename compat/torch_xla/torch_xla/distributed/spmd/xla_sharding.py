@@ -75,12 +75,16 @@ def _wrapped(x: Any) -> bool:
 
 
 def mark_sharding(t: torch.Tensor, mesh: Any, partition_spec: Any) -> XLAShardedTensor:
-    """Puts `t` on the mesh in place; gives it under the class that says how."""
+    """Puts `t` on the mesh in place; gives it under the class that says how.
+
+    A dimension that the mesh does not divide is whole on each device, with a warning.
+    """
     plain = unwrap_sharded_tensor(t)
     vars(plain).pop("_xla_cleared", None)
     _XLAC.OpSharding.over(ours(mesh), partition_spec)  # counted, as what follows
     _counts.add("VirtualDeviceUsage")
-    marked = spmd.mark_sharding(plain, ours(mesh), partition_spec)
+    spec = _XLAC.even_spec(plain, ours(mesh), partition_spec)
+    marked = spmd.mark_sharding(plain, ours(mesh), spec)
     out = t if isinstance(t, XLAShardedTensor) else XLAShardedTensor(marked)
     out._mesh, out._cached_spec = _as_mesh(mesh), None
     out.mesh_shape, out.partition_spec = tuple(out._mesh.mesh_shape), tuple(partition_spec)
@@ -122,13 +126,16 @@ class MarkShardingFunction(torch.autograd.Function):
 
 def _constrained(t: torch.Tensor, mesh: Any, partition_spec: Any) -> torch.Tensor:
     with torch.no_grad():
-        return spmd.mark_sharding_with_gradients(t, ours(mesh), partition_spec)
+        spec = _XLAC.even_spec(t, ours(mesh), partition_spec)
+        return spmd.mark_sharding_with_gradients(t, ours(mesh), spec)
 
 
 def mark_sharding_with_gradients(
     t: torch.Tensor, mesh: Any, partition_spec: Any
 ) -> XLAShardedTensor:
-    out = spmd.mark_sharding_with_gradients(unwrap_sharded_tensor(t), ours(mesh), partition_spec)
+    plain = unwrap_sharded_tensor(t)
+    spec = _XLAC.even_spec(plain, ours(mesh), partition_spec)
+    out = spmd.mark_sharding_with_gradients(plain, ours(mesh), spec)
     return out.as_subclass(XLAShardedTensor)
 
 
@@ -171,11 +178,18 @@ class ShardingSpec:
         return t
 
 
-_MANUAL = "a program without manual regions: mark inputs and results, the compiler does the rest"
+_MANUAL = "torch_pjrt.manual.region(mesh, in_specs, out_specs): it takes the function of the parts"
 enable_manual_sharding = later("distributed.spmd.enable_manual_sharding", _MANUAL)
 disable_manual_sharding = later("distributed.spmd.disable_manual_sharding", _MANUAL)
 _mark_manual_sharding = later("distributed.spmd._mark_manual_sharding", _MANUAL)
 
 
 def apply_backward_optimization_barrier(m: torch.nn.Module) -> None:
-    """A hint to XLA that keeps gradients of layers apart; values do not change."""
+    """A barrier on the module's gradients behind its backward pass; values do not change."""
+
+    def behind(module: torch.nn.Module, *_: object) -> None:
+        _XLAC._xla_optimization_barrier_(
+            [p.grad for p in module.parameters() if p.grad is not None]
+        )
+
+    m.register_full_backward_hook(behind)
