@@ -12,6 +12,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #if TORCH_VERSION_MAJOR != 2 || TORCH_VERSION_MINOR < 13
@@ -19,6 +20,21 @@
 #endif
 
 namespace tp::torch_room::compat {
+
+// Arguments that a release calls otherwise than the rows of the op table do, which have 2.13's
+// names.
+struct Renamed {
+  std::string_view op, here, in_row;
+};
+inline constexpr Renamed kRenamed[] = {
+    {"aten::_cdist_backward", "grad_output", "grad"},  // 2.14 and newer
+    {"aten::_pdist_backward", "grad_output", "grad"},
+};
+inline std::string name_in_row(std::string_view op, const std::string& argument) {
+  for (const Renamed& r : kRenamed)
+    if (r.op == op && r.here == argument) return std::string(r.in_row);
+  return argument;
+}
 
 // The number that autograd gives to this thread's next node; it counts up by one a node.
 inline uint64_t next_sequence() { return at::sequence_number::peek(); }

@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
+#include "torch/compat.h"
 #include "torch/named_tables.h"
 
 namespace tp::torch_room {
@@ -92,12 +93,13 @@ std::vector<std::string_view> number_names() {
 }
 
 ArgInfo arg_info(const c10::Argument& a, const ops::Row& row) {
-  ArgInfo i{.symbol = ir::symbol(a.name()), .kind = kind_of(a.real_type()), .name = a.name()};
-  if (a.name() == "pin_memory") i.kind = ArgKind::kSkip;
-  i.must_fit = i.kind == ArgKind::kScalar && has_word(kMustFit, a.name());
-  i.as_attr = has_word(row.baked, a.name());
-  i.unless_complex = i.as_attr && has_word(kMayBeComplex, a.name());
-  i.as_number = has_word(row.numbers, a.name());
+  std::string name = compat::name_in_row(row.name, a.name());
+  ArgInfo i{.symbol = ir::symbol(name), .kind = kind_of(a.real_type()), .name = name};
+  if (name == "pin_memory") i.kind = ArgKind::kSkip;
+  i.must_fit = i.kind == ArgKind::kScalar && has_word(kMustFit, name);
+  i.as_attr = has_word(row.baked, name);
+  i.unless_complex = i.as_attr && has_word(kMayBeComplex, name);
+  i.as_number = has_word(row.numbers, name);
   const auto& d = a.default_value();
   i.unit_default = i.kind == ArgKind::kScalar && d && d->isInt() && d->toInt() == 1;
   return i;

@@ -34,6 +34,7 @@ CPU_ONLY = {
     "as_strided.partial_views": "reads memory around its argument",
     "sparse.sampled_addmm": "takes sparse tensors",
     "sparse.mm.reduce": "takes sparse tensors",
+    "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu": "is a CPU kernel",
 }
 
 
