@@ -217,9 +217,13 @@ GraphRecord Executor::describe(PlanRequest request) {
   client::ComputationClient& client = client_();
   bool on_host = calls_back();
   std::lock_guard lock(ir::graph_lock());
-  if (p->graph.roots.empty()) {  // nothing but leaves: show them
+  if (p->graph.roots.empty()) {  // nothing but leaves: a program that gives what it gets
     ir::Graph g = ir::build_graph(p->passed, uploaded);
-    return {g.num_nodes(), ir::dump_text(g, ir::Lines::kYes), "", ir::dump_dot(g), {}};
+    return {g.num_nodes(),
+            ir::dump_text(g, ir::Lines::kYes),
+            identity_text(g, client),
+            ir::dump_dot(g),
+            {}};
   }
   number_slots(*p);
   return {p->graph.num_nodes(), ir::dump_text(p->graph, ir::Lines::kYes),

@@ -32,4 +32,8 @@ std::string module_text(const Plan& plan, const client::ComputationClient& clien
   return lower::lower(plan.graph, name, options).text;
 }
 
+std::string identity_text(const ir::Graph& leaves, const client::ComputationClient& client) {
+  return lower::lower(leaves, "leaves", {.target = client.capabilities()}).text;
+}
+
 }  // namespace tp::exec

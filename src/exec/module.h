@@ -10,4 +10,7 @@ namespace tp::exec {
 
 std::string module_text(const Plan& plan, const client::ComputationClient& client, bool on_host);
 
+// Of a graph of leaves alone. Under graph_lock().
+std::string identity_text(const ir::Graph& leaves, const client::ComputationClient& client);
+
 }  // namespace tp::exec

@@ -356,3 +356,11 @@ def test_without_jaxlib_the_bytes_are_the_text(monkeypatch):
         warnings.simplefilter("error")
         p = export.stablehlo(lambda x: x + 1, (torch.ones(3),))
         assert p.bytes == p.text.encode()
+
+
+def test_a_graph_of_computed_values_is_a_program_too(device):
+    x, y = torch.arange(3.0).to(device), torch.ones(2, 2).to(device) * 3
+    torch_pjrt.sync()
+    text = torch_pjrt.graph.of([y, x]).hlo
+    got = jax_client.run(text, [y.cpu(), x.cpu()])
+    assert [t.tolist() for t in got] == [[[3, 3], [3, 3]], [0, 1, 2]]
