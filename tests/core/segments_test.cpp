@@ -17,8 +17,9 @@ Split split(std::vector<Value> roots, size_t least = 512) {
   for (const Node* n : g.order)  // ascending along operands
     if (!s.segment_of.empty() && n->role() == ir::Role::kInterior)
       for (const Value& v : n->operands())
-        if (v.node->role() == ir::Role::kInterior)
+        if (v.node->role() == ir::Role::kInterior) {
           EXPECT_LE(s.segment_of[v.node->slot], s.segment_of[n->slot]);
+        }
   return s;
 }
 
