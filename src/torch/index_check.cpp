@@ -3,6 +3,7 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -80,9 +81,15 @@ void check(const IndexRule& r, const at::Tensor& index, int64_t dim, int64_t siz
     fail(r.code, r.words({*v, dim, size}));
 }
 
+using Indices = c10::List<std::optional<at::Tensor>>;
+
+bool is_mask(const at::Tensor& t) {  // which takes several dims
+  return t.scalar_type() == at::kBool || t.scalar_type() == at::kByte;
+}
+
 // Without elements in the indices, or in what they select, no index is looked at; but where a dim
 // that they select from is empty.
-bool selects_nothing(const at::Tensor& self, const c10::List<std::optional<at::Tensor>>& indices) {
+bool selects_nothing(const at::Tensor& self, const Indices& indices) {
   bool nothing = false;
   for (int64_t dim = 0; dim < self.dim(); ++dim) {
     std::optional<at::Tensor> t;
@@ -95,16 +102,15 @@ bool selects_nothing(const at::Tensor& self, const c10::List<std::optional<at::T
 }
 
 void check_each_dim(const IndexRule& r, const at::Tensor& self, const c10::IValue& list) {
-  auto indices = list.toOptionalTensorList();
+  Indices indices = list.toOptionalTensorList();
   int64_t dim = 0;
-  bool masks = false;  // they take several dims
-  for (const std::optional<at::Tensor>& t : indices)
-    masks = masks ||
-            (t && t->defined() && (t->scalar_type() == at::kBool || t->scalar_type() == at::kByte));
+  bool masks = std::any_of(indices.begin(), indices.end(), [](const std::optional<at::Tensor>& t) {
+    return t && t->defined() && is_mask(*t);
+  });
   if (!masks && selects_nothing(self, indices)) return;
   for (const std::optional<at::Tensor>& t : indices) {
     if (t && t->defined()) {
-      if (t->scalar_type() == at::kBool || t->scalar_type() == at::kByte) return;
+      if (is_mask(*t)) return;
       if (dim < self.dim()) check(r, *t, dim, self.size(dim));
     }
     ++dim;

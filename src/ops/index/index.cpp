@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "ops/core/eager_text.h"
 #include "ops/core/families.h"
+#include "ops/index/index_words.h"
 #include "ops/index/indexing.h"
 #include "ops/index/scatter.h"
 
@@ -106,10 +107,6 @@ std::string take_words(DType want, DType have) {
              eager_name(want).scalar, " and out.dtype = ", eager_name(have).scalar);
 }
 
-std::string in_self(const BadIndex&) { return "index out of range in self"; }
-std::string in_data(const BadIndex& i) {
-  return cat("INDICES element is out of DATA bounds, id=", i.value, " axis_dim=", i.size);
-}
 std::string of_dim(const BadIndex& i) {
   return cat("index ", i.value, " is out of bounds for dimension ", i.dim, " with size ", i.size);
 }

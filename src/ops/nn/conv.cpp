@@ -343,33 +343,34 @@ void conv_backward_lower(Lowering& l, std::vector<V>& out) {
     out.push_back(results[i] ? b.convert(results[i], l.out(i).dtype()) : V());
 }
 
-constexpr Row forward(const char* name) {
-  return {.name = name,
-          .type = conv_type,
-          .lower = conv_lower,
-          .layout = Layout::kSuggested,
-          .special = Special::kProducts,
-          .faster_on_host = faster_on_host::convolution,
-          .host_name = "aten::convolution"};
-}
-constexpr Row backward(const char* name) {
-  return {.name = name,
-          .type = conv_backward_type,
-          .lower = conv_backward_lower,
-          .layout = Layout::kSuggested,
-          .special = Special::kProducts,
-          .faster_on_host = faster_on_host::convolution_backward,
-          .host_name = "aten::convolution_backward"};
+constexpr Row kForward = {.name = "aten::convolution",
+                          .type = conv_type,
+                          .lower = conv_lower,
+                          .layout = Layout::kSuggested,
+                          .special = Special::kProducts,
+                          .faster_on_host = faster_on_host::convolution};
+constexpr Row kBackward = {.name = "aten::convolution_backward",
+                           .type = conv_backward_type,
+                           .lower = conv_backward_lower,
+                           .layout = Layout::kSuggested,
+                           .special = Special::kProducts,
+                           .faster_on_host = faster_on_host::convolution_backward};
+
+// A device's own name of the op: the host's kernel is the op's.
+constexpr Row overrideable(Row r, const char* name) {
+  r.host_name = r.name;
+  r.name = name;
+  return r;
 }
 
 }  // namespace
 
 Family conv() {
   static const Row kRows[] = {
-      forward("aten::convolution_overrideable"),
-      backward("aten::convolution_backward_overrideable"),
-      forward("aten::convolution"),
-      backward("aten::convolution_backward"),
+      overrideable(kForward, "aten::convolution_overrideable"),
+      overrideable(kBackward, "aten::convolution_backward_overrideable"),
+      kForward,
+      kBackward,
   };
   return kRows;
 }

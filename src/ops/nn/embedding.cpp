@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "ops/core/eager_text.h"
 #include "ops/core/families.h"
+#include "ops/index/index_words.h"
 #include "ops/index/indexing.h"
 #include "ops/index/search.h"
 #include "ops/reduce/axis.h"
@@ -302,10 +303,6 @@ void sample_backward_lower(Lowering& l, std::vector<V>& out) {
   out.push_back(b.convert(dot, l.out().dtype()));
 }
 
-std::string in_self(const BadIndex&) { return "index out of range in self"; }
-std::string in_data(const BadIndex& i) {
-  return cat("INDICES element is out of DATA bounds, id=", i.value, " axis_dim=", i.size);
-}
 void no_rows(const BadIndex&) {
   fail(Code::kRuntime, "index_select(): self indexing axis dim should be positive");
 }
