@@ -13,9 +13,6 @@
 namespace tp::pjrt::conform {
 namespace {
 
-constexpr auto kNeeded = Need::kRequired;
-constexpr auto kExtra = Need::kOptional;
-
 template <class Args>
 Args sized(Args args) {
   args.struct_size = sizeof(args);
@@ -336,11 +333,8 @@ std::string decrease_references(Rig& rig) {
   return {};
 }
 
-constexpr const char* kNothing = "nothing runs";
 constexpr const char* kErrors = "errors have no words or codes: out of memory looks like a bug";
 constexpr const char* kReads = "values are read by a copy, not in place";
-
-#define ROW(fn, ...) entry<&PJRT_Api::fn>(__VA_ARGS__)
 
 constexpr Row kRows[] = {
     ROW(PJRT_Plugin_Initialize, kExtra, "nothing, if the plugin needs no start", initialize),

@@ -9,9 +9,6 @@
 namespace tp::pjrt::conform {
 namespace {
 
-constexpr auto kNeeded = Need::kRequired;
-constexpr auto kExtra = Need::kOptional;
-
 Unloaded unloaded(Rig& rig, const Executable& program) {
   auto r = call<&PJRT_Api::PJRT_LoadedExecutable_GetExecutable>(
       rig.api(), {.loaded_executable = program.raw()});
@@ -218,13 +215,10 @@ std::string register_handler(Rig& rig) {
   return {};
 }
 
-constexpr const char* kNothing = "nothing runs";
 constexpr const char* kStored = "no program is kept on disk: each process compiles anew";
 constexpr const char* kShapes = "results are taken to be of the module's types, unchecked";
 constexpr const char* kAhead =
     "torch_pjrt.aot and `fit` cannot compile for hardware that is not here";
-
-#define ROW(fn, ...) entry<&PJRT_Api::fn>(__VA_ARGS__)
 
 constexpr Row kRows[] = {
     ROW(PJRT_Client_Compile, kNeeded, kNothing, compile),

@@ -9,11 +9,17 @@ std::span<const Row> program_calls();  // programs, devices that are not there, 
 std::span<const Row> behaviours();
 
 enum class Need { kRequired, kOptional };
+inline constexpr auto kNeeded = Need::kRequired;
+inline constexpr auto kExtra = Need::kOptional;
+inline constexpr const char* kNothing = "nothing runs";  // what a user misses
 
 // The row of an entry of the API table.
 template <auto Fn>
 constexpr Row entry(Need need, std::string_view missed, std::string (*probe)(Rig&)) {
   return {detail::name<Fn>(), need == Need::kRequired, missed, &has<Fn>, probe};
 }
+
+// Its name is written once.
+#define ROW(fn, ...) entry<&PJRT_Api::fn>(__VA_ARGS__)
 
 }  // namespace tp::pjrt::conform
