@@ -68,7 +68,7 @@ def launch(arguments: int) -> tuple[float, float]:
         step()
     torch_pjrt.wait()
     whole, calls = [], []
-    for _ in range(50):
+    for _ in range(300):
         for x in xs:
             x.add_(1)
         before, start = metrics.timers()["ExecuteReplicated"][1], time.perf_counter()

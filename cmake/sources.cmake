@@ -118,6 +118,7 @@ set(TP_EXEC
     src/exec/explain.cpp
     src/exec/fill.cpp
     src/exec/interpret.cpp
+    src/exec/kept_numbers.cpp
     src/exec/key.cpp
     src/exec/launches.cpp
     src/exec/module.cpp

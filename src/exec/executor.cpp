@@ -43,7 +43,6 @@ std::vector<DataPtr> Executor::arguments(const Plan& plan, Uploads& uploads) {
   client::ComputationClient& client = client_();
   const ir::Graph& g = plan.graph;
   std::vector<DataPtr> args(g.num_buffers);
-  Numbers64 numbers = numbers_of(plan);
   for (const ir::LeafUse& use : g.leaves) {
     if (use.feed != ir::Feed::kBuffer) continue;
     if (use.node->role() == ir::Role::kData) {
@@ -54,10 +53,7 @@ std::vector<DataPtr> Executor::arguments(const Plan& plan, Uploads& uploads) {
                                     sharded ? plan.placement.parameters[use.index] : nullptr);
     }
   }
-  if (!numbers.integers.empty())
-    args.push_back(upload_numbers(client, std::move(numbers.integers), plan.device));
-  if (!numbers.reals.empty())
-    args.push_back(upload_numbers(client, std::move(numbers.reals), plan.device));
+  kept_numbers_.put(client, plan, args);
   return args;
 }
 

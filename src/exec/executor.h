@@ -26,6 +26,7 @@
 #include "exec/explain.h"
 #include "exec/fill.h"
 #include "exec/interpreter.h"
+#include "exec/kept_numbers.h"
 #include "exec/launches.h"
 #include "exec/numbers.h"
 #include "exec/one_ops.h"
@@ -136,6 +137,7 @@ class Executor {
   // All of them: the next syncs compile.
   void clear_programs() {
     one_ops_.clear();
+    kept_numbers_.clear();
     cache_.clear();
     tiers_.clear();
     std::lock_guard lock(mu_);
@@ -201,6 +203,7 @@ class Executor {
   ProgramCache cache_;  // after what its compiles use: it waits for them
   Launches launches_;
   OneOps one_ops_;
+  KeptNumbers kept_numbers_;  // of syncs; a replay keeps its own
   Families families_;
   RankedMutex<LockRank::kExecutor> mu_;  // guards all below
   LruMap<Hash128, std::shared_ptr<const GraphRecord>> records_{32};

@@ -52,12 +52,18 @@ Replay::Source Replay::source_of(const ir::Node& leaf, const LeafRoles& roles, i
   return {-1, std::move(held)};
 }
 
+DataPtr Replay::placed(DataPtr argument, size_t slot) const {
+  if (!program_->placement.partitioned()) return argument;
+  return fit(executor_.client(), *program_, slot, argument);
+}
+
 void Replay::put_numbers(const Call& call, std::vector<DataPtr>& to) const {
   client::ComputationClient& client = executor_.client();
   if (!numbers_.integers.empty()) {
     if (seeds_.empty()) {
       std::lock_guard lock(mu_);
-      if (!integers_) integers_ = upload_numbers(client, numbers_.integers, device_);
+      if (!integers_)
+        integers_ = placed(upload_numbers(client, numbers_.integers, device_), to.size());
       to.push_back(integers_);
     } else {
       std::vector<int64_t> now = numbers_.integers;
@@ -68,7 +74,7 @@ void Replay::put_numbers(const Call& call, std::vector<DataPtr>& to) const {
   }
   if (!numbers_.reals.empty()) {
     std::lock_guard lock(mu_);
-    if (!reals_) reals_ = upload_numbers(client, numbers_.reals, device_);
+    if (!reals_) reals_ = placed(upload_numbers(client, numbers_.reals, device_), to.size());
     to.push_back(reals_);
   }
 }

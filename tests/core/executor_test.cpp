@@ -308,6 +308,18 @@ TEST_F(ExecutorTest, AHeldPlanOfAFamilyRunsItsOwnNumbers) {
   EXPECT_EQ(bytes<double>(args.back().get()), (std::vector<double>{2.5}));
 }
 
+TEST_F(ExecutorTest, NumbersThatComeTwiceAreKeptOnTheDevice) {
+  Value x = data();
+  sync({power(x, 1.5)});
+  sync({power(x, 2.5)});  // the family's general program: its number is an argument from now on
+  sync({power(x, 2.5)});
+  size_t before = client->count("to_device");
+  sync({power(x, 2.5)});
+  EXPECT_EQ(client->count("to_device"), before);
+  sync({power(x, 3.5)});
+  EXPECT_EQ(client->count("to_device"), before + 1);
+}
+
 TEST_F(ExecutorTest, AFillThatIsARootGoesUpBeforeTheLaunch) {
   Value w = data();
   const void* previous = w.node->payload().get();

@@ -54,6 +54,33 @@ def case_steps_on_two_meshes_compile_once():
     assert spmd.sharding_of(b).devices == (4, 5, 6, 7)
 
 
+def uploads():
+    return metrics.timers()["TransferToDevice"][0]
+
+
+def case_numbers_that_come_again_stay_on_their_devices():
+    a = on(LOW)
+    counts = []
+    for number in (3, 3, 3, 4):
+        before = uploads()
+        a.add_(number)
+        torch_pjrt.sync()
+        counts.append(uploads() - before)
+    assert counts == [4, 4, 0, 4], "a copy a device"
+    assert a.sum().item() == 32 * 14
+
+
+def case_numbers_of_a_captured_step_are_uploaded_once():
+    a = on(LOW)
+    torch_pjrt.sync()
+    step = torch_pjrt.capture(lambda x: x + 3)
+    step(a)
+    step(a)
+    before = uploads()
+    assert step(a).sum().item() == 32 * 4
+    assert uploads() == before
+
+
 def case_a_read_computes_all_sets_of_devices():
     a, b = on(LOW) + 1, on(HIGH) + 2
     assert a.sum().item() == 64
@@ -100,13 +127,17 @@ def case_a_constraint_of_another_mesh_is_refused_in_words():
 
 def case_weights_of_two_meshes_are_updated_in_place():
     a, b = on(LOW), on(HIGH)
-    torch_pjrt.sync(wait=True)
+
+    def train(steps):
+        for _ in range(steps):
+            a.add_(1)
+            b.mul_(2)
+            torch_pjrt.sync(wait=True)
+
+    train(2)  # from the second step on their numbers are on the devices, too
     before = [live(d) for d in range(8)]
     given = [torch_pjrt.memory(d)["donated_bytes"] for d in (0, 4)]
-    for _ in range(3):
-        a.add_(1)
-        b.mul_(2)
-        torch_pjrt.sync(wait=True)
+    train(3)
     assert [live(d) for d in range(8)] == before
     part = 8 * 4 * 4 // 4
     assert [
