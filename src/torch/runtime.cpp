@@ -272,14 +272,16 @@ bool sync_parts(int device, bool force_data) {
   return ran;
 }
 
-int device_count() {
-  return client::client_exists() ? static_cast<int>(client::client().devices().size()) : 1;
-}
-
-bool has_pending() {
-  bool any = false;
-  for_each_alias([&](Alias& a) { any = any || (a.pending() && !a.traced); });
-  return any;
+// The devices with pending values, in order.
+std::vector<int> pending_devices() {
+  std::vector<int> found;
+  for_each_alias([&](Alias& a) {
+    if (!a.pending() || a.traced) return;
+    int device = device_index(a.device);
+    auto at = std::ranges::lower_bound(found, device);
+    if (at == found.end() || *at != device) found.insert(at, device);
+  });
+  return found;
 }
 
 // Two threads that sync at once would compute the same values twice. A child has a lock of its own:
@@ -293,14 +295,14 @@ bool sync_devices(bool force_data) {
   static int64_t last_end = probe::now_ns();  // under one_sync_lock()
   client::check_not_forked();
   bool ran = false;
-  if (!has_pending()) return false;
+  std::vector<int> devices = pending_devices();
+  if (devices.empty()) return false;
   GilRelease no_gil;
   auto lock = lock_interruptibly(one_sync_lock());
   probe::Section section("torch_pjrt::sync");
   probe::event(probe::Phase::kRecord, last_end, probe::now_ns());
   sample_census(probe::next_step());
-  int n = device_count();
-  for (int d = 0; d < n; ++d) ran = sync_parts(d, force_data) || ran;
+  for (int d : devices) ran = sync_parts(d, force_data) || ran;
   last_end = probe::now_ns();
   note_synced();
   return ran;
