@@ -121,14 +121,13 @@ OTHER_WHEELS := $(filter-out lammps-jax-pjrt-cpu,$(CPU_WHEELS))
 COMPUTING := tests/cases $(addprefix tests/python/test_,$(addsuffix .py,ops lowerings models modules \
   numbers views inplace_out mixed_dtypes random special control_flow recurrent scan_layers train \
   compile capture compiled_models donation host_ops long_graphs spmd tiers))
-.PHONY: nightly
-nightly: build wheel sdist
+# Budgets come first, while the machine is at rest; all stages run, whichever fail.
+.PHONY: nightly nightly-pytest
+nightly: build
+	@MAKE="$(MAKE)" CHECK=--check N=2000 tools/stages.sh -k bench wheel sdist nightly-pytest \
+	  conformance tsan fuzz $(OTHER_WHEELS:%=suite-%)
+nightly-pytest: build
 	$(PYTEST) --nightly
-	$(MAKE) conformance
-	$(MAKE) tsan
-	$(MAKE) fuzz N=2000
-	$(MAKE) bench CHECK=--check
-	$(MAKE) $(OTHER_WHEELS:%=suite-%)
 
 suite-%: build
 	TORCH_PJRT_CPU_PLUGIN=$* $(PYTEST) $(COMPUTING)
