@@ -6,6 +6,7 @@ an instruction of a program. What the instruction adds is the difference between
 """
 
 import json
+import math
 import os
 import socket
 import statistics
@@ -59,7 +60,7 @@ GLOO: list[dist.ProcessGroup] = []
 def median_error(values: list[float]) -> float:
     """Half of the median's 95 % interval (McGill, Tukey and Larsen, 1978)."""
     low, _, high = statistics.quantiles(values, n=4)
-    return 1.57 * (high - low) / len(values) ** 0.5
+    return 1.57 * (high - low) / math.sqrt(len(values))
 
 
 def rank_main() -> None:
