@@ -154,7 +154,7 @@ fuzz: build
 
 # CHECK=--check: a figure over its budget fails, once all have been printed.
 CHECK ?=
-GATED := recording eager_mode memory compile spmd collectives long_graphs
+GATED := recording eager_mode memory compile spmd collectives long_graphs kernels varying
 bench: build
 	@failed=; for b in $(GATED); do $(PY) bench/$$b.py $(CHECK) || failed="$$failed $$b"; done; \
 	$(PY) bench/optimizers.py; $(PY) bench/plugins.py; \

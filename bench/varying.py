@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from gate import Gate
+
 Step = Callable[[], None]
 
 
@@ -113,16 +115,18 @@ def in_process(program: str, device: str, steps: int, tiers: str) -> dict[str, f
     return found
 
 
-def main() -> None:
+def main() -> int:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--one", choices=PROGRAMS)
     parser.add_argument("--device", default="xla")
+    parser.add_argument("--check", action="store_true", help="exit with 1 where over budget")
     options = parser.parse_args()
     if options.one:
         print(json.dumps(measure(options.one, options.device, options.steps)))
-        return
+        return 0
+    gate = Gate(options.check)
     for program in PROGRAMS:
         eager = in_process(program, "cpu", options.steps, "off")
         print(f"{program}: eager {eager['ms']:.2f} ms a step")
@@ -132,7 +136,10 @@ def main() -> None:
                 f"  tiers {tiers:8}{ours['ms']:9.2f} ms, {ours['ms'] / eager['ms']:6.1f} of eager, "
                 f"{ours['compiles']:.0f} compiles"
             )
+            if tiers == "on":
+                gate.most(f"{program} over eager", ours["ms"] / eager["ms"], 2.0)
+    return gate.verdict()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
