@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/thread_local.h"
 
 namespace tp::ir {
 namespace {
@@ -121,8 +122,12 @@ void Node::shard(ShardingPtr sharding) {
 void Node::destroy(Node* n) {
   // Doomed nodes wait in a list through their own walk scratch: nothing to allocate, and nothing
   // that a thread's exit could destroy before the last node goes.
-  static thread_local Node* doomed = nullptr;
-  static thread_local bool busy = false;
+  struct Doomed {
+    Node* first;
+    bool busy;
+  };
+  static thread_local constinit Doomed of_thread{nullptr, false};
+  auto& [doomed, busy] = address_once(of_thread);
   n->mark = reinterpret_cast<uintptr_t>(doomed);
   doomed = n;
   if (busy) return;  // the loop below, further up this thread's stack, takes it

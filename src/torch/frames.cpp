@@ -12,6 +12,7 @@
 #include "base/flags.h"
 #include "base/forks.h"
 #include "base/hash.h"
+#include "base/thread_local.h"
 #include "torch/compat.h"
 
 namespace tp::torch_room {
@@ -290,7 +291,7 @@ void remember(Thread& t, LocationId id) {
 
 LocationId look() {
   if (!Py_IsInitialized()) return 0;
-  Thread& t = t_thread;
+  Thread& t = address_once(t_thread);
   LocationId id = walk(t, false).at;
   if (!id) return from_autograd(t);
   remember(t, id);

@@ -14,6 +14,7 @@
 #include "base/flags.h"
 #include "base/lru.h"
 #include "base/text.h"
+#include "base/thread_local.h"
 #include "ops/core/eager_text.h"
 #include "torch/capture.h"
 #include "torch/checks.h"
@@ -35,7 +36,7 @@ using TypeCache = LruMap<Hash128, std::unique_ptr<Inferred>>;
 
 TypeCache& type_cache() {
   static thread_local TypeCache cache(static_cast<size_t>(flag_int(Flag::kShapeCacheSize)));
-  return cache;
+  return address_once(cache);
 }
 
 const ir::Symbol kPrecision = ir::symbol(ops::kPrecision),
