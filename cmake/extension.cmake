@@ -7,8 +7,8 @@ if(NOT TP_TORCHES)
     "torch not found in the build Python ${Python_EXECUTABLE}: run `make setup`, or pip install torch==2.13.0")
 endif()
 
-# Python's headers are on the path of these alone: all else is the same for every Python, and is not
-# compiled again for the wheel of another one.
+# Python's headers are on the path of these alone: all else is compiled by the same commands for every
+# Python, so that ccache has it for the wheel of the next one.
 set_source_files_properties(${TP_BIND} src/torch/frames.cpp PROPERTIES
   COMPILE_OPTIONS "-isystem;${TP_PYTHON_INCLUDE}")
 
