@@ -1,4 +1,5 @@
-# make demo | test | quick | nightly | bench | conformance | peer | asan | tsan | wheel | sdist | api | format | clean.
+# make demo | test | quick | nightly | bench | conformance | peer | asan | tsan | wheel | python-3.12 |
+# sdist | api | format | clean.
 # Everything lands in .venv and build/.
 # Each step leaves a stamp, so a second run redoes only what changed.
 SHELL := /bin/bash
@@ -79,6 +80,14 @@ wheel: $(WHEEL_ENV)/.installed build/.system
 	    --wheel-dir dist build/wheelhouse/*.whl
 	$(WHEEL_PY) tools/check_wheel.py dist $(TORCHES)
 
+# `make python-3.12`: the wheel of another Python, and the quick tests with it, installed.
+PYTHONS := 3.12 3.13
+OTHER_PYTHONS := $(PYTHONS:%=python-%)
+.PHONY: $(OTHER_PYTHONS)
+$(OTHER_PYTHONS): python-%:
+	@MAKE="$(MAKE)" tools/other_python.sh $* $(lastword $(TORCHES)) $(QUICK) \
+	  tests/python/test_frames.py
+
 sdist: $(WHEEL_ENV)/.installed
 	$(WHEEL_PY) -m build --sdist --no-isolation --skip-dependency-check --outdir dist
 
@@ -104,6 +113,7 @@ pytest: build
 	$(PYTEST)
 
 # The loop of seconds: checks, core tests without a sanitizer, a file that touches each part.
+QUICK := $(addprefix tests/python/test_,compiles.py capture.py states.py)
 .PHONY: quick quick-core quick-pytest
 quick: setup
 	@MAKE="$(MAKE)" tools/stages.sh build check quick-core quick-pytest
@@ -111,7 +121,7 @@ quick-core: build
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ninja -C build/dev -j $(JOBS) --quiet core_tests
 	$(BIN)/ctest --test-dir build/dev --output-on-failure -j 2
 quick-pytest: build
-	$(PYTEST) tests/python/test_compiles.py tests/python/test_capture.py tests/python/test_states.py
+	$(PYTEST) $(QUICK)
 
 # What takes hours, once a figure. `make suite-WHEEL` runs what programs compute on one CPU plugin:
 # all else of the suite asks nothing of the plugin, or a fake one.
@@ -125,7 +135,7 @@ COMPUTING := tests/cases $(addprefix tests/python/test_,$(addsuffix .py,ops lowe
 .PHONY: nightly nightly-pytest
 nightly: build
 	@MAKE="$(MAKE)" CHECK=--check N=2000 tools/stages.sh -k bench wheel sdist nightly-pytest \
-	  conformance tsan fuzz $(OTHER_WHEELS:%=suite-%)
+	  $(OTHER_PYTHONS) conformance tsan fuzz $(OTHER_WHEELS:%=suite-%)
 nightly-pytest: build
 	$(PYTEST) --nightly
 

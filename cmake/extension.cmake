@@ -7,13 +7,18 @@ if(NOT TP_TORCHES)
     "torch not found in the build Python ${Python_EXECUTABLE}: run `make setup`, or pip install torch==2.13.0")
 endif()
 
+# Python's headers are on the path of these alone: all else is compiled by the same commands for every
+# Python, so that ccache has it for the wheel of the next one.
+set_source_files_properties(${TP_BIND} src/torch/frames.cpp PROPERTIES
+  COMPILE_OPTIONS "-isystem;${TP_PYTHON_INCLUDE}")
+
 function(tp_add_extension name dir gen_root generated)
   add_library(${name} MODULE ${TP_TORCH} ${TP_BIND} ${generated})
   if(NOT gen_root STREQUAL CMAKE_BINARY_DIR)  # which tp_core brings
     target_include_directories(${name} BEFORE PRIVATE ${gen_root})
   endif()
   target_include_directories(${name} SYSTEM PRIVATE
-    ${dir}/include ${dir}/include/torch/csrc/api/include ${TP_PYTHON_INCLUDE})
+    ${dir}/include ${dir}/include/torch/csrc/api/include)
   target_compile_definitions(${name} PRIVATE _GLIBCXX_USE_CXX11_ABI=1 TORCH_EXTENSION_NAME=_C)
   target_link_directories(${name} PRIVATE ${dir}/lib)
   target_link_libraries(${name} PRIVATE tp_core torch torch_cpu c10 torch_python)

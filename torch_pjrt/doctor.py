@@ -25,6 +25,8 @@ def _versions() -> Iterator[str]:
     yield f"torch_pjrt  {_build_info.VERSION} (sources {_build_info.REVISION})"
     yield f"torch       {torch.__version__} (built for {', '.join(_build_info.BUILDS)})"
     yield f"python      {sys.version.split()[0]} on {platform.platform()}"
+    if not _C.frames_direct():
+        yield "            its frames are unknown: lines are asked of Python's API, which is slower"
 
 
 def _found(found: list[plugins.Plugin], problems: list[str]) -> Iterator[str]:

@@ -243,6 +243,8 @@ PYBIND11_MODULE(_C, m) {
   m.def("user_frame", &tp::torch_room::user_frame);
   m.def("frames_on", &frames_on);
   m.def("set_frames_on", &set_frames_on);
+  m.def("frames_direct", &frames_direct);
+  m.def("set_frames_direct", &set_frames_direct);
   m.def("skip_frames_of", &add_library_directory);
   m.def("table_errors", &table_errors);
   m.def("named_tables", [] {

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "base/flags.h"
@@ -21,7 +22,7 @@ namespace {
 using ir::LocationId;
 
 // CPython's _PyInterpreterFrame, which its public headers leave opaque. check_layout() compares it
-// with the public API once; where they disagree (another Python), frames are read the public way.
+// with the public API at load; where they disagree (another Python), frames are read the public way.
 #if PY_VERSION_HEX < 0x030C0000
 struct Frame {
   PyObject *func, *globals, *builtins, *locals;
@@ -33,10 +34,10 @@ struct Frame {
 };
 #else
 struct Frame {
-  PyCodeObject* code;  // 3.13: None in frames of C
+  PyCodeObject* code;  // in frames of C: 3.12 a trampoline's, 3.13 None
   Frame* previous;
   PyObject *func, *globals, *builtins, *locals, *object;
-  const char* instruction;
+  const char* instruction;  // 3.12: the code unit before the next instruction; 3.13: this one
   int stack_top;
   uint16_t return_offset;
   char owner;
@@ -298,22 +299,39 @@ LocationId look() {
   return id;
 }
 
-// Whether Frame is how this interpreter lays its frames out: compared with what the public API says
-// of the calling thread, which has a frame.
+// Whether `f` is the frame that `object` stands for.
+bool same_frame(const Frame* f, PyFrameObject* object) {
+  PyCodeObject* code = PyFrame_GetCode(object);
+  bool same = f && f->code == code &&
+              f->instruction - code->co_code_adaptive == PyFrame_GetLasti(object) &&
+              f->object == reinterpret_cast<PyObject*>(object);
+  Py_DECREF(code);
+  return same;
+}
+
+const Frame* of_python(const Frame* f) {
+  while (f && !f->of_python()) f = f->previous;
+  return f;
+}
+
+// Whether Frame is how this interpreter lays its frames out: each of the calling thread's, from the
+// innermost to the last, is compared with what the public API says of it before it is followed.
 bool check_layout() {
   if constexpr (!kKnownLayout) return false;
   PyThreadState* state = PyThreadState_Get();
   PyFrameObject* object = PyThreadState_GetFrame(state);
   if (!object) return false;
-  PyCodeObject* code = PyFrame_GetCode(object);
-  const Frame* f = innermost(state);
-  while (f && !f->of_python()) f = f->previous;
-  bool same = f && f->code == code &&
-              f->instruction - code->co_code_adaptive == PyFrame_GetLasti(object) &&
-              f->object == reinterpret_cast<PyObject*>(object);
-  Py_DECREF(code);
-  Py_DECREF(object);
-  return same;
+  const Frame* f = of_python(innermost(state));
+  bool same = true;
+  while (object && same) {
+    same = same_frame(f, object);
+    PyFrameObject* back = PyFrame_GetBack(object);
+    Py_DECREF(object);
+    object = back;
+    if (same) f = of_python(f->previous);
+  }
+  Py_XDECREF(object);
+  return same && !f;
 }
 
 }  // namespace
@@ -342,6 +360,8 @@ std::vector<std::string> torch_files() {
 
 bool frames_on() { return g_on; }
 void set_frames_on(bool on) { g_on = on; }
+bool frames_direct() { return g_layout; }
+void set_frames_direct(bool on) { g_layout = on && check_layout(); }
 
 void add_library_directory(std::string directory) {
   static bool once =

@@ -26,6 +26,11 @@ ir::Site user_site();
 std::vector<std::string> torch_files();
 bool frames_on();
 void set_frames_on(bool on);
+// Whether the interpreter's own frames are read: their layout is known and was found at load to be
+// as expected. Else, and after set_frames_direct(false), Python's public API is asked: slower, and
+// it takes the GIL. With the GIL.
+bool frames_direct();
+void set_frames_direct(bool on);
 
 // Files below `directory` (with a slash at its end) are torch's: skipped.
 void add_library_directory(std::string directory);

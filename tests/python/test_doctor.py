@@ -2,6 +2,7 @@
 
 import torch
 
+import torch_pjrt
 from torch_pjrt import doctor, plugins
 
 
@@ -11,6 +12,17 @@ def test_the_report_names_versions_plugin_and_devices():
     assert torch.__version__ in text
     assert plugins.find_cpu().source in text
     assert "xla:0" in text
+
+
+def test_it_says_when_lines_cost_more_since_pythons_frames_are_unknown():
+    _, text = doctor.report()
+    assert "frames" not in text
+    torch_pjrt._C.set_frames_direct(False)
+    try:
+        _, text = doctor.report()
+    finally:
+        torch_pjrt._C.set_frames_direct(True)
+    assert "its frames are unknown: lines are asked of Python's API, which is slower" in text
 
 
 WITHOUT_WHEELS = """

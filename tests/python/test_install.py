@@ -1,6 +1,7 @@
 """Which builds of the extension an installation has, and what a bad one is told (no wheel is made
 here: tests/python/test_wheel.py installs one)."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -101,6 +102,13 @@ def test_a_build_whose_file_is_gone_is_named(monkeypatch):
     monkeypatch.setattr(_extension, "builds", lambda: {"9.9.9": "_C_gone"})
     with pytest.raises(ImportError, match=r"torch_pjrt/_C_gone\..*so is missing"):
         _extension.load("9.9.9")
+
+
+def test_a_python_that_is_not_on_the_machine_is_one_line_and_no_failure():
+    command = [str(ROOT / "tools/other_python.sh"), "3.99", "2.14.1", "tests"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    line = "python-3.99: Python 3.99 is not on this machine; its wheel was neither made nor tested\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, line, "")
 
 
 def real_torch_xla(folder: Path) -> str:

@@ -4,10 +4,12 @@ sdist. `make wheel sdist` makes them, which `make nightly` does first."""
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -95,8 +97,10 @@ class Environment:
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory) -> Environment:
-    return Environment(tmp_path_factory.mktemp("wheel"))
+def environment(tmp_path_factory) -> Iterator[Environment]:
+    made = Environment(tmp_path_factory.mktemp("wheel"))
+    yield made
+    shutil.rmtree(made.folder)  # gigabytes, which pytest would keep for three runs
 
 
 @pytest.mark.parametrize("release", releases())
