@@ -117,6 +117,7 @@ set(TP_EXEC
     src/exec/executor.cpp
     src/exec/explain.cpp
     src/exec/fill.cpp
+    src/exec/graph_limit.cpp
     src/exec/interpret.cpp
     src/exec/kept_numbers.cpp
     src/exec/key.cpp
@@ -130,6 +131,7 @@ set(TP_EXEC
     src/exec/plan.cpp
     src/exec/prepare.cpp
     src/exec/program_cache.cpp
+    src/exec/reasons.cpp
     src/exec/replay.cpp
     src/exec/runs.cpp
     src/exec/segments.cpp

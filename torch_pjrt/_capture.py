@@ -104,11 +104,17 @@ def _arguments(flat: list[Any]) -> tuple[list[torch.Tensor], tuple[Any, ...]]:
             t = x.detach() if x.device.type == "xla" else x.detach().to("xla")
             t = t.clone() if _C.state(t) == "view" else t
             tensors.append(t)
-            signature.append((t.dtype, t.shape, t.stride()))
+            signature.append((t.dtype, t.shape, t.stride(), _sharding(t)))
         else:
             signature.append(x)
     signature += [torch.is_grad_enabled(), torch.is_autocast_enabled("xla")]
     return tensors, tuple(signature)
+
+
+def _sharding(t: torch.Tensor) -> Any:
+    """Something to compare: another sharding needs another program."""
+    found = _C.sharding_of(t)[0] if _C.any_sharding() else None
+    return None if found is None else (tuple(found.devices), found.text)
 
 
 def _with(flat: list[Any], tensors: list[torch.Tensor]) -> list[Any]:

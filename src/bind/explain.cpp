@@ -6,6 +6,7 @@
 #include "bind/spmd.h"
 #include "client/registry.h"
 #include "exec/dump.h"
+#include "exec/graph_limit.h"
 #include "probe/events.h"
 #include "probe/probe.h"
 #include "torch/census.h"
@@ -188,6 +189,10 @@ void define_explain(py::module_& m) {
   m.def("interpreted", &interpreted);
   m.def("set_read_kind", &set_read_kind);
   m.def("exchange_no_cuts", &exchange_no_cuts);
+  py::class_<exec::GraphLimit, exec::GraphLimitPtr>(m, "GraphLimit")
+      .def(py::init<std::string, size_t>())
+      .def("set_most", &exec::GraphLimit::set_most);
+  m.def("exchange_graph_limit", &exec::exchange_graph_limit);
   m.def("timeline", &timeline);
   m.def("op_lines", &op_lines);
   m.def("programs", &programs);

@@ -8,6 +8,7 @@
 #include "base/flags.h"
 #include "base/text.h"
 #include "exec/blame.h"
+#include "exec/graph_limit.h"
 #include "exec/module.h"
 #include "exec/partitioned.h"
 #include "probe/events.h"
@@ -197,6 +198,8 @@ SyncResult Executor::run_program(const Prepared& prepared, const std::function<b
 }
 
 SyncResult Executor::sync(const PlanPtr& asked, const std::function<bool()>& take) {
+  if (const GraphLimitPtr& limit = graph_limit()) [[unlikely]]
+    if (!asked->graph.roots.empty()) limit->check(structure_of(*asked), *asked);
   if (auto done = run_split(asked, take)) return std::move(*done);
   throttle();
   Prepared prepared{asked, nullptr};

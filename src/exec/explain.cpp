@@ -9,6 +9,7 @@
 
 #include "base/flags.h"
 #include "base/text.h"
+#include "exec/reasons.h"
 #include "ir/callers.h"
 #include "probe/probe.h"
 
@@ -45,25 +46,6 @@ std::string line_of(const CompileEvent& e) {
              " in ", static_cast<int64_t>(e.seconds * 1e3), " ms, ", e.nodes, " ops, key ",
              e.key.substr(0, 8), ": ", summary(e.reasons));
 }
-
-// What to do about a line that keeps compiling, by the kind of its first reason.
-struct Cure {
-  std::string_view kind, text;
-};
-constexpr Cure kCures[] = {
-    {"argument",
-     "pad to a few sizes (buckets) and drop the last smaller batch; where sizes never repeat, run "
-     "this part in torch_pjrt.eager_mode(), whose programs are of single ops"},
-    {"size", "use a mask, or index_select with a tensor: a Python number that slices is baked in"},
-    {"number", "compute this number on the device, or let it take few values"},
-    {"new op", "torch.where instead of a Python `if` that differs from step to step"},
-    {"gone op", "torch.where instead of a Python `if` that differs from step to step"},
-    {"alive", "`del` it before the sync, or keep it at every step"},
-    {"dead", "`del` it before the sync, or keep it at every step"},
-    {"read", "read after torch_pjrt.sync()"},
-    {"donation", "let go of the old value at every step, or at none (TORCH_PJRT_DONATION=0)"},
-    {"new graph", "graphs that never repeat are better run in torch_pjrt.eager_mode()"},
-};
 
 }  // namespace
 
@@ -120,14 +102,9 @@ void Explainer::judge_locked(CompileEvent& e, const Sketch& s) {
   const Sketch* near = nearest_locked(s);
   if (!near) return;
   e.nearest = near->key.total.hex();
-  if (Shared common = shared(*near, s); common.little()) {
-    e.fresh = true;
-    e.reasons = {{"new graph", cat("it shares ", common.ops, " of ", common.of_ops, " ops and ",
-                                   common.arguments, " of ", common.of_arguments,
-                                   " arguments with the nearest one known")}};
-    return;
-  }
-  e.reasons = differences(*near, s);
+  Comparison c = compare(*near, s);
+  e.reasons = std::move(c.reasons);
+  if ((e.fresh = c.fresh)) return;
   e.unexpected = sites_.get(s.site) != nullptr;
 }
 
@@ -135,10 +112,9 @@ void Explainer::judge_locked(CompileEvent& e, const Sketch& s) {
 std::string Explainer::advice_locked(const CompileEvent& e) {
   constexpr int kPatience = 3;
   if (e.rounds.count > 1) return unsynced_text(e.rounds);
-  if (++value_of(reported_, e.site) < kPatience || e.reasons.empty()) return {};
-  for (const Cure& c : kCures)
-    if (c.kind == e.reasons[0].kind) return cat("\n  try: ", c.text);
-  return {};
+  if (++value_of(reported_, e.site) < kPatience) return {};
+  std::string_view text = cure(e.reasons);
+  return text.empty() ? std::string() : cat("\n  try: ", text);
 }
 
 void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> miss) {

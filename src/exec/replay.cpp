@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "exec/partitioned.h"
+#include "shard/sharding.h"
 
 namespace tp::exec {
 
@@ -79,6 +81,18 @@ void Replay::put_numbers(const Call& call, std::vector<DataPtr>& to) const {
   }
 }
 
+namespace {
+// What a program of one device takes; `fit` says the same of programs on meshes.
+void check_whole(std::span<const DataPtr> arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i)
+    if (const shard::Ref& has = arguments[i]->sharding())
+      fail(Code::kValue,
+           cat("execute: argument ", i, " ", arguments[i]->type().text(), " is sharded ", has->text,
+               ", the program was compiled for one device"),
+           "compile or capture again");
+}
+}  // namespace
+
 std::vector<DataPtr> Replay::run(const Call& call) const {
   std::vector<DataPtr> outputs;
   executor_.throttle();
@@ -87,6 +101,7 @@ std::vector<DataPtr> Replay::run(const Call& call) const {
     args.reserve(buffers_.size() + 2);
     for (const Source& s : buffers_) args.push_back(s.of(call.arguments));
     put_numbers(call, args);
+    if (shard::any() && !program_->placement.partitioned()) check_whole(args);
     std::vector<uint8_t> donated;
     for (auto [slot, argument] : donor_slots_) {
       if (call.may_donate.empty() || !call.may_donate[argument]) continue;

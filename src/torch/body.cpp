@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "torch/argument.h"
 #include "torch/capture.h"
 #include "torch/errors.h"
 #include "torch/frames.h"
@@ -89,7 +90,8 @@ std::vector<int64_t> Body::written() const {
 Body::Source Body::source(const at::Tensor& t) const {
   Impl* impl = impl_or_null(t);
   if (!impl || !owns(*impl->alias())) return {};
-  const Alias& a = *impl->alias();
+  Alias& a = *impl->alias();
+  ir::Value all = root_value(a);
   auto number = [](const ir::Value& v) { return v.node->sequence() << 16 | v.index; };
   if (t.is_conj() || t.is_neg() || !(type_of(*impl).dtype() == a.type.dtype())) {
     ir::Value v = resolved_value(t);
@@ -99,14 +101,13 @@ Body::Source Body::source(const at::Tensor& t) const {
     return a.strides ? other.strides && *a.strides == *other.strides : !other.strides;
   };
   for (size_t i = 0; i < leaves_.size(); ++i)
-    if (a.value().node == leaves_[i] && same_memory(*aliases_[i]))
+    if (all.node == leaves_[i] && same_memory(*aliases_[i]))
       return {.stand_in = static_cast<int64_t>(i), .window = true};
-  return {
-      .value = number(a.value()),
-      .base = make_tensor(
-          a.value(), a.strides ? std::span<const int64_t>(*a.strides) : std::span<const int64_t>(),
-          device_),
-      .window = true};
+  return {.value = number(all),
+          .base = make_tensor(
+              all, a.strides ? std::span<const int64_t>(*a.strides) : std::span<const int64_t>(),
+              device_),
+          .window = true};
 }
 
 std::vector<ir::NodePtr> Body::depended_on() const {

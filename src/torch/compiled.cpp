@@ -10,6 +10,7 @@
 #include "torch/errors.h"
 #include "torch/lent.h"
 #include "torch/runtime.h"
+#include "torch/spmd.h"
 #include "torch/trace.h"
 
 namespace tp::torch_room {
@@ -43,6 +44,19 @@ DataPtr buffer_of(const at::Tensor& t, int device) {
   return executor().sync(plan).outputs[0];
 }
 
+shard::Ref sharding_of_argument(const at::Tensor& t, int device) {
+  if (!shard::any() || !impl_or_null(t)) return nullptr;
+  shard::Ref known = layout_like(impl_of(t));
+  return known ? known : buffer_of(t, device)->sharding();
+}
+
+namespace {
+bool same_sharding(const at::Tensor& t, const ArgumentSpec& spec, int device) {
+  shard::Ref now = sharding_of_argument(t, device);
+  return now && spec.sharding ? shard::same(*now, *spec.sharding) : now == spec.sharding;
+}
+}  // namespace
+
 bool Compiled::fits(c10::ArrayRef<at::Tensor> arguments) const {
   if (arguments.size() != recipe_.arguments.size()) return false;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -56,6 +70,9 @@ bool Compiled::fits(c10::ArrayRef<at::Tensor> arguments) const {
       return false;
     if (!same_strides(t, spec)) return false;
   }
+  for (size_t i = 0; shard::any() && i < arguments.size(); ++i)
+    if (!same_sharding(arguments[i], recipe_.arguments[i], device_index(recipe_.device)))
+      return false;
   return true;
 }
 

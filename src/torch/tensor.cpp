@@ -9,6 +9,7 @@
 #include "client/registry.h"
 #include "client/sharded_data.h"
 #include "ops/core/row.h"
+#include "torch/argument.h"
 #include "torch/errors.h"
 #include "torch/frames.h"
 #include "torch/runtime.h"
@@ -107,6 +108,8 @@ void upload(Alias& a, at::Tensor host) {
   old = a.exchange(Alias::OnDevice{std::move(data), {}, indices ? host : at::Tensor()});
 }
 
+}  // namespace
+
 Value root_value(Alias& a) {
   for (bool taken;;) {
     client::DataPtr data;
@@ -130,6 +133,8 @@ Value root_value(Alias& a) {
     upload(a, host);
   }
 }
+
+namespace {
 
 // A function that is traced may write what it was given, and what it made.
 void check_traced(const Alias& a) {

@@ -37,17 +37,10 @@ c10::Device device_of(const std::vector<at::Tensor>& arguments) {
   return {c10::kXLA, static_cast<c10::DeviceIndex>(current_device())};
 }
 
-// Where the argument's buffer is: the program is compiled for that. Of a window or a pending value
-// only the program that makes it says so, and the call needs it anyway.
-shard::Ref sharding_of_argument(const at::Tensor& t, int device) {
-  if (!shard::any() || !impl_or_null(t)) return nullptr;
-  shard::Ref known = layout_like(impl_of(t));
-  return known ? known : buffer_of(t, device)->sharding();
-}
-
 ArgumentSpec spec_of(const at::Tensor& t) {
-  return {ir::make_type(to_dtype(t.scalar_type()), span_of(t.sizes())), Dims(dims_of(t.strides())),
-          t.device().is_cpu()};
+  return {.type = ir::make_type(to_dtype(t.scalar_type()), span_of(t.sizes())),
+          .strides = Dims(dims_of(t.strides())),
+          .cpu = t.device().is_cpu()};
 }
 
 }  // namespace
@@ -66,14 +59,13 @@ Trace::Trace(const std::vector<at::Tensor>& arguments, std::string name)
       fail(Code::kRuntime, cat("tracing ", name_, ": expected tensors of ", device_.str(),
                                " or the CPU, found one of ", t.device().str()));
   }
-  std::vector<shard::Ref> shardings;
-  for (const at::Tensor& t : arguments)
-    shardings.push_back(sharding_of_argument(t, device_index(device_)));
+  for (size_t i = 0; i < arguments.size(); ++i)
+    specs_[i].sharding = sharding_of_argument(arguments[i], device_index(device_));
   first_offset_ = static_cast<int64_t>(random_offset());
   t_trace = this;
   for (size_t i = 0; i < arguments.size(); ++i) {
     ir::Type type = specs_[i].type;
-    ir::NodePtr leaf = stand_in_leaf(type, device_index(device_), shardings[i]);
+    ir::NodePtr leaf = stand_in_leaf(type, device_index(device_), specs_[i].sharding);
     roles_.arguments[leaf.get()] = static_cast<uint32_t>(i);
     stand_ins_.push_back(
         make_tensor({leaf, 0}, dense_strides(*arguments[i].unsafeGetTensorImpl()), device_));
@@ -127,7 +119,7 @@ OutputRecipe Trace::recipe_of(const at::Tensor& t, exec::PlanRequest& request,
   out.strides = dims_of(t.strides());
   out.offset = t.storage_offset();
   out.dtype = t.scalar_type();
-  const Alias& a = *impl->alias();
+  Alias& a = *impl->alias();
   bool lazy_bits = t.is_conj() || t.is_neg();
   int argument = argument_of(a);
   // A window of an argument that has gaps itself would lie elsewhere in the argument's memory.
@@ -154,7 +146,7 @@ OutputRecipe Trace::recipe_of(const at::Tensor& t, exec::PlanRequest& request,
   out.at = static_cast<uint32_t>(it - groups.begin());
   if (it != groups.end()) return out;
   groups.push_back(&a);
-  request.roots.push_back(a.value());
+  request.roots.push_back(root_value(a));
   request.previous.push_back(nullptr);
   recipe.layouts.push_back(a.strides ? std::make_unique<Dims>(*a.strides) : nullptr);
   return out;
@@ -169,9 +161,10 @@ std::shared_ptr<Compiled> Trace::finish(const std::vector<at::Tensor>& outputs) 
     const Impl& impl = impl_of(stand_ins_[i]);
     if (impl.alias() != &a || !(type_of(impl) == specs_[i].type))
       refuse(cat("argument ", i, " changes its size or memory"));
-    if (a.value().node == leaves_[i]) continue;
+    ir::Value now = root_value(*aliases_[i]);
+    if (now.node == leaves_[i]) continue;
     recipe.updates.emplace_back(i, request.roots.size());
-    request.roots.push_back(a.value());
+    request.roots.push_back(std::move(now));
     request.previous.push_back(exec::identity(*leaves_[i]));
     auto& stand_in = static_cast<const client::Data&>(*leaves_[i]->payload());
     request.layouts.pins.push_back({true, stand_in.sharding()});

@@ -51,6 +51,7 @@ struct ArgumentSpec {
   ir::Type type;
   Dims strides;
   bool cpu = false;  // a CPU tensor, uploaded at each call
+  shard::Ref sharding = nullptr;
 };
 
 class Compiled {
@@ -66,7 +67,8 @@ class Compiled {
   Compiled(std::unique_ptr<exec::Replay> replay, Recipe recipe)
       : replay_(std::move(replay)), recipe_(std::move(recipe)) {}
 
-  // Do these tensors have the types, strides and places that were traced?
+  // Do these tensors have the types, strides, places and shardings that were traced? Where anything
+  // is sharded, pending ones are computed.
   bool fits(c10::ArrayRef<at::Tensor> arguments) const;
   // Launches; pending arguments are computed first. An undefined tensor stands for None.
   std::vector<at::Tensor> call(std::vector<at::Tensor> arguments) const;

@@ -453,6 +453,32 @@ def case_a_compiled_function_takes_sharded_tensors():
     assert spmd.sharding_of(y).shard_shape == (2, 24)
 
 
+def case_a_compiled_function_takes_tensors_sharded_otherwise_than_before():
+    @torch.compile(backend="openxla")
+    def f(x):
+        return x * 2 + 1
+
+    x = torch.arange(64.0).view(8, 8)
+    for spec in (None, ("d", None), (None, "d"), (None, None), None, ("d", None)):
+        t = x.to("xla")
+        y = f(t if spec is None else spmd.mark_sharding(t, LINE, spec))
+        assert torch.equal(y.cpu(), x * 2 + 1)
+        if spec and "d" in spec:
+            assert spmd.sharding_of(y, LINE).spec == spec
+    compiled = metrics.compiles()
+    f(spmd.mark_sharding(x.to("xla"), LINE, (None, "d")))
+    assert metrics.compiles() == compiled, "a sharding that came before has its program"
+
+
+def case_a_captured_step_is_captured_again_for_another_sharding():
+    step = torch_pjrt.capture(lambda x: x * 2)
+    x = torch.arange(64.0).view(8, 8)
+    for spec in (None, None, None, ("d", None), ("d", None), (None, "d"), None):
+        t = x.to("xla")
+        y = step(t if spec is None else spmd.mark_sharding(t, LINE, spec))
+        assert torch.equal(y.cpu(), x * 2)
+
+
 def case_a_captured_step_runs_on_the_mesh():
     torch.manual_seed(0)
     w = spmd.mark_sharding(torch.ones(16, 8).to("xla"), LINE, ("d", None))

@@ -2,6 +2,7 @@
 
 import functools
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -308,6 +309,70 @@ def test_compile_of_a_full_graph_refuses_a_read_at_its_line():
     with pytest.raises(RuntimeError, match=r"test_capture\.py"):
         step(torch.ones(2, device="xla"))
     assert torch_pjrt.compile(lambda x: x.sum().item())(torch.ones(2, device="xla")) == 2
+
+
+def refused(call):
+    with pytest.raises(RuntimeError, match="max_different_graphs") as e:
+        call()
+    return str(e.value)
+
+
+def test_more_different_graphs_than_allowed_are_refused_with_the_lines_and_not_compiled():
+    def step(x, negative=False):
+        return -x * 2 if negative else x * 2
+
+    first = torch_pjrt.compile(step, max_different_graphs=1)
+    x, longer = torch.ones(3).to("xla"), torch.ones(5).to("xla")
+    assert first(x).tolist() == first(x + 1 - 1).tolist() == [2] * 3
+    compiled = metrics.compiles()
+    said = refused(lambda: first(longer))
+    assert "of 'step' is 1, and another graph came: arg 0 f32[3] -> f32[5]" in said
+    assert metrics.compiles() == compiled
+    assert "test_capture.py" in said and "pad to a few sizes" in said
+    assert "new op aten.neg" in refused(lambda: first(x, negative=True))
+    assert first(x).tolist() == [2] * 3  # and it goes on
+
+
+def test_what_a_refused_call_recorded_is_not_lost():
+    w = torch.zeros(3).to("xla")
+    torch_pjrt.sync()
+    add = torch_pjrt.compile(lambda x: w.add_(x.sum()), max_different_graphs=1)
+    add(torch.ones(2).to("xla"))
+    refused(lambda: add(torch.ones(4).to("xla")))
+    assert w.tolist() == [6] * 3
+
+
+def test_other_numbers_are_the_same_graph_and_a_read_makes_two_of_a_call():
+    part = torch_pjrt.compile(lambda x, i: x[i : i + 2] * i, max_different_graphs=1)
+    x = torch.arange(8.0).to("xla")
+    assert [part(x, i).tolist() for i in range(4)] == [[0, 0], [1, 2], [4, 6], [9, 12]]
+
+    def reads(x):
+        return x * 2 if x.sum().item() > 0 else x
+
+    refused(lambda: torch_pjrt.compile(reads, max_different_graphs=1)(x))
+    assert torch_pjrt.compile(reads, max_different_graphs=2)(x)[1].item() == 2
+
+
+def test_the_graphs_of_a_function_are_counted_in_all_wrappers_and_threads():
+    def step(x):
+        return x + 1
+
+    one, two = torch.ones(2).to("xla"), torch.ones(2, 2).to("xla")
+    torch_pjrt.compile(step, max_different_graphs=1)(one)
+    refused(lambda: torch_pjrt.compile(step, max_different_graphs=1)(two))
+    torch_pjrt.compile(step, max_different_graphs=2)(two)
+    run = torch_pjrt.compile(step, max_different_graphs=2)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(run, one).result()
+        refused(lambda: pool.submit(run, torch.ones(7).to("xla")).result())
+        # the thread itself is under no limit outside of the call
+        assert pool.submit(lambda: (torch.ones(9).to("xla") * 3).tolist()).result() == [3] * 9
+
+
+def test_a_limit_below_one_graph_is_refused():
+    with pytest.raises(ValueError, match="expected 1 or more, found 0"):
+        torch_pjrt.compile(lambda x: x, max_different_graphs=0)
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,22 @@ assert f(x).tolist() == [3, 3]
 with torch_xla.compile():
     w = x - 1
 assert torch_pjrt.state(w) == "device"
+def too_many(f):
+    try:
+        f()
+    except RuntimeError as e:
+        assert "max_different_graphs" in str(e), e
+    else:
+        raise AssertionError("one graph too many")
+def doubled(v):
+    return v * 2
+torch_xla.compile(doubled, max_different_graphs=1)(x)
+too_many(lambda: torch_xla.compile(doubled, max_different_graphs=1)(torch.ones(3).to("xla")))
+def block():
+    with torch_xla.compile(max_different_graphs=1):
+        (x + 1).tolist()
+        (x - 1).tolist()
+too_many(block)
 import warnings
 with warnings.catch_warnings(record=True) as seen:
     warnings.simplefilter("always")
@@ -141,6 +157,61 @@ with eager_mode_context(True):
     assert is_eager_mode()
 g = torch.compile(lambda v: v.sin() * 2, backend="openxla")
 assert torch.allclose(g(x).cpu(), torch.ones(2).sin() * 2)
+""")
+
+
+def test_in_eager_mode_compiled_functions_are_counted_apart_from_ops(with_compat):
+    with_compat("""
+from torch_xla.debug import metrics as met
+from torch_xla.experimental import eager_mode_context
+f = torch_xla.compile(lambda v: v.sin().cos())
+with eager_mode_context(True):
+    x = torch.ones(4, device="xla") + 1
+    xm.wait_device_ops()
+    met.clear_all()
+    f(x)
+    assert met.metric_data("ExecuteTime")[0] == 1
+    assert "EagerOpExecuteTime" not in met.metric_names()
+    y = x * 3 - 1
+    assert met.metric_data("EagerOpExecuteTime")[0] == 2
+    f(y)
+    assert met.metric_data("ExecuteTime")[0] == 2
+    assert met.metric_data("EagerOpExecuteTime")[0] == 2
+""")
+
+
+def test_a_pure_function_that_draws_by_a_seed_asks_for_it(with_compat):
+    with_compat("""
+from torch_xla.experimental.assume_pure import assume_pure
+draw = assume_pure(lambda x: x + torch.rand_like(x), add_rng_seed_argument=True)
+x = torch.zeros(3, device="xla")
+assert torch.equal(draw(x, rng_seed=1), draw(x, rng_seed=1))
+assert not torch.equal(draw(x, rng_seed=1), draw(x, rng_seed=2))
+try:
+    draw(x)
+except AssertionError as e:
+    assert "expected the keyword rng_seed" in str(e)
+else:
+    raise SystemExit("drew without a seed")
+""")
+
+
+def test_marks_of_places_are_ops_that_change_nothing(with_compat):
+    with_compat("""
+from torch_xla.experimental.stablehlo_custom_call import place_to_device, place_to_host
+x = torch.arange(3., device="xla", requires_grad=True)
+def f(v):
+    return (place_to_device(place_to_host(v)) * 2).sum()
+for g in (f, torch.compile(f, backend="openxla", fullgraph=True)):
+    x.grad = None
+    y = g(x)
+    y.backward()
+    assert y.item() == 6 and x.grad.tolist() == [2, 2, 2]
+from torch.fx.experimental.proxy_tensor import make_fx
+assert "place_to_host" in make_fx(place_to_host)(x.detach()).code
+from torch_xla.core.xla_builder import create_placeholder_tensor
+made = [create_placeholder_tensor((2,), torch.float32) for _ in range(2)]
+assert len(set(torch_xla._XLAC._get_tensors_handle(made))) == 2
 """)
 
 
@@ -179,6 +250,9 @@ found = StableHLOGraphModule.load(folder + "/p")._bundle
 held = {{n: t.device.type for n, t in found.state_dict.items()}}
 assert held == {{"weight": "cpu", "bias": "cpu"}}
 assert [l.name for l in found.stablehlo_funcs[0].meta.input_locations] == ["", "weight", "bias"]
+options = StableHLOExportOptions(export_weights=False)
+bare = exported_program_to_stablehlo(torch.export.export(m, (x,)), options)
+assert bare._bundle.state_dict == {{}} and torch.allclose(bare(x).cpu(), m(x).cpu())
 options = StableHLOExportOptions(save_weights=False)
 save_as_stablehlo(torch.export.export(m, (x,)), folder + "/r", options)
 try:

@@ -329,6 +329,21 @@ def test_cpu_tensors_among_the_arguments_are_read_at_each_call():
         assert f(x, torch.full((3,), k)).tolist() == [k] * 3
 
 
+def test_cpu_tensors_that_a_function_makes_are_results_and_new_values_of_arguments():
+    @torch.compile(backend="openxla", fullgraph=True)
+    def f(x):
+        made = torch.arange(3, device="cpu").to(x.device)
+        x.copy_(torch.full((3,), 7.0, device="cpu"))
+        return made, made * 2
+
+    for _ in range(2):
+        x = torch.zeros(3, device="xla")
+        made, twice = f(x)
+        assert made.tolist() == [0, 1, 2] and twice.tolist() == [0, 2, 4]
+        assert x.tolist() == [7] * 3
+        made.add_(1)  # nobody else's tensor
+
+
 def test_evicted_programs_stay_with_their_function(monkeypatch):
     f, x = compiled(lambda x: x * 3 - 1), torch.ones(3, device=D)
     f(x)

@@ -105,6 +105,16 @@ def test_while_loop_stops_when_its_condition_says_so(compiles):
     assert out[0].item() == 9
 
 
+def test_a_body_may_give_a_cpu_tensor_brought_to_the_device():
+    def f(i, v):
+        def body(i, v):
+            return i + 1, torch.full((3,), 2.0, device="cpu").to(v.device)
+
+        return while_loop(lambda i, v: i < 3, body, (i, v))
+
+    same(f, torch.tensor(0), torch.zeros(3), grad=False)
+
+
 def test_while_loop_has_gradients():
     def f(i, x):
         return while_loop(lambda i, v: i < 5, lambda i, v: (i + 1, (v * 1.1).sin()), (i, x))

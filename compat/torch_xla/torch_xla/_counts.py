@@ -1,5 +1,7 @@
 """Counters and metrics by torch_xla's names, of torch_pjrt's."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from torch_pjrt import _C
@@ -11,6 +13,7 @@ __all__ = ["add", "clear", "counters", "metrics", "report"]
 _COUNTERS = {
     "CachedCompile": "CompileCacheHit",
     "UncachedCompile": "UncachedCompile",
+    "StableHloCompile": "UncachedCompile",  # all programs are compiled from StableHLO
     "ExecuteComputation": "Execute",
 }
 _METRICS = {
@@ -22,13 +25,14 @@ _METRICS = {
     "TensorToData": "TransferToDevice",
 }
 _BYTES = {"OutboundData": "TransferToDevice", "InboundData": "TransferFromDevice"}
-_EAGER = ("CompileTime", "ExecuteTime")
+_EAGER = {"CompileTime": "Compile", "ExecuteTime": "Execute"}
 _SHORT_METRICS = (
     "CompileTime", "ExecuteTime", "ExecuteReplicatedTime", "TransferToDeviceTime",
     "TransferFromDeviceTime",
 )  # fmt: skip
 _SHORT_COUNTERS = ("CachedCompile", "MarkStep", "UncachedCompile", "GraphCut")
 _own: dict[str, int] = {}
+_in_functions: dict[str, tuple[int, float]] = {}  # of _EAGER, by our name
 _since: dict[str, dict[str, Any]] = {"counters": {}, "times": {}, "bytes": {}}
 
 
@@ -44,6 +48,7 @@ def clear(counters: bool = False, metrics: bool = False) -> None:
         _since["counters"] = _ours.counters()
     if metrics:
         _since["times"] = _ours.timers()
+        _in_functions.clear()
         _since["bytes"] = {n: _amount(n) for n in set(_BYTES.values())}
 
 
@@ -54,6 +59,21 @@ def counters() -> dict[str, int]:
     found = {n: v for n, v in found.items() if v > 0}
     named = {theirs: found[own] for theirs, own in _COUNTERS.items() if own in found}
     return {**found, **named, **_own}
+
+
+@contextlib.contextmanager
+def in_function() -> Iterator[None]:
+    """What is compiled and run inside is, in eager mode, no op of its own."""
+    before = _ours.timers() if _C.eager_mode() else None
+    try:
+        yield
+    finally:
+        if before is not None:
+            now = _ours.timers()
+            for name in _EAGER.values():
+                count, seconds = _grown(now.get(name, (0, 0.0)), before.get(name))
+                had = _in_functions.get(name, (0, 0.0))
+                _in_functions[name] = (had[0] + count, had[1] + seconds)
 
 
 def _amount(name: str) -> tuple[int, float]:
@@ -72,8 +92,11 @@ def metrics() -> dict[str, tuple[int, float, tuple[Any, ...]]]:
     grown = {n: _grown(v, before.get(n)) for n, v in now.items()}
     times = {t: grown[own] for t, own in _METRICS.items() if own in grown}
     times |= {n: v for n, v in grown.items() if n not in _METRICS.values()}
-    if _C.eager_mode():  # each op is a program
-        times = {f"EagerOp{n}" if n in _EAGER else n: v for n, v in times.items()}
+    if _C.eager_mode():  # each op is a program, but for those of compiled functions
+        for theirs, own in _EAGER.items():
+            functions = _in_functions.get(own, (0, 0.0))
+            times[f"EagerOp{theirs}"] = _grown(times.get(theirs, (0, 0.0)), functions)
+            times[theirs] = functions
     found = {n: (c, total * 1e9, ()) for n, (c, total) in times.items() if c > 0}
     donated, programs = counters().get("DonatedBuffers", 0), found.get("CompileTime", (0,))[0]
     if programs or donated:  # how many buffers programs were given to overwrite

@@ -25,8 +25,8 @@ from .experimental.unbounded_dynamism_export import (  # noqa: F401
 class StableHLOGraphModule:
     """An exported program: its texts, saving, calling."""
 
-    def __init__(self, program: _export.Program) -> None:
-        self._program = program
+    def __init__(self, program: _export.Program, export_weights: bool = True) -> None:
+        self._program, self._export_weights = program, export_weights
         self._loaded: _export.LoadedProgram | None = None
 
     @property
@@ -41,6 +41,8 @@ class StableHLOGraphModule:
 
     def _weights(self) -> dict[str, torch.Tensor]:
         """As they are now, on the host: calls may write some of them."""
+        if not self._export_weights:
+            return {}
         if self._loaded is None:
             return dict(self._program.weights)
         return {name: w.cpu() for name, w in self._loaded.weights.items()}
@@ -83,14 +85,15 @@ def _locations(signature: _export.Signature) -> list["InputLocation"]:
 
 
 def exported_program_to_stablehlo(exported_model: Any, options: Any = None) -> StableHLOGraphModule:
-    """Of a torch.export.ExportedProgram."""
-    return StableHLOGraphModule(_export.stablehlo(exported_model, portable=False))
+    """Of a torch.export.ExportedProgram; with `options.export_weights` off without its weights."""
+    program = _export.stablehlo(exported_model, portable=False)
+    return StableHLOGraphModule(program, options is None or options.export_weights)
 
 
 def save_as_stablehlo(
     exported_model: Any, stablehlo_dir: str | os.PathLike[str], options: Any = None
 ) -> None:
-    exported_program_to_stablehlo(exported_model).save(stablehlo_dir, options)
+    exported_program_to_stablehlo(exported_model, options).save(stablehlo_dir, options)
 
 
 def save_torch_model_as_stablehlo(
@@ -180,6 +183,7 @@ class StableHLOExportOptions:
 
     override_tracing_arguments: Any = None
     override_tracing_kwargs: Any = None
+    export_weights: bool = True
     save_weights: bool = True
     custom_ops_allowed_in_graph: set[str] = field(default_factory=set)
     inline_all_constant: bool = True

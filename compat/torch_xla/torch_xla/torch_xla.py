@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 import torch_pjrt
+from torch_pjrt import _C, _step
 
-from . import _XLAC, _processes
+from . import _XLAC, _counts, _processes
 
 __all__ = [
     "compile", "device", "device_count", "devices", "launch", "manual_seed", "real_devices",
@@ -73,26 +74,30 @@ def compile(
 ) -> Any:
     """One program a call of `f`; without `f`, of what a `with` block records.
 
-    Of the options full_graph counts; `name`, `max_different_graphs` and compile options are taken
-    and change nothing (torch_pjrt.explain() tells what compiled and why).
+    `full_graph` and `max_different_graphs` are those of torch_pjrt.compile; `name` and compile
+    options are taken and change nothing (torch_pjrt.explain() tells what compiled and why).
     """
     if f is None:
-        return _block(full_graph)
-    compiled = torch_pjrt.compile(f, full_graph=full_graph)
+        return _block(full_graph, max_different_graphs)
+    compiled = torch_pjrt.compile(
+        f, full_graph=full_graph, max_different_graphs=max_different_graphs
+    )
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with torch_pjrt.eager_mode(False):  # in eager mode too the function is one program
+        # in eager mode too the function is one program
+        with _counts.in_function(), torch_pjrt.eager_mode(False):
             return compiled(*args, **kwargs)
 
     return wrapped
 
 
 @contextlib.contextmanager
-def _block(full_graph: bool) -> Iterator[None]:
+def _block(full_graph: bool, most: int | None) -> Iterator[None]:
     sync()
     cuts = torch_pjrt.no_cuts() if full_graph else contextlib.nullcontext()
-    with torch_pjrt.eager_mode(False), cuts:
+    counted = _step.under(_C.GraphLimit("a block", most)) if most else contextlib.nullcontext()
+    with _counts.in_function(), torch_pjrt.eager_mode(False), counted, cuts:
         yield
         sync()
 

@@ -137,12 +137,7 @@ def _check_device_tensor_need_materialization(device: str) -> list[bool]:
 
 
 def _get_tensors_handle(tensors: list[torch.Tensor]) -> list[int]:
-    """A number for the memory of each; they have to have some."""
-    from . import _is_placecholder
-
-    for t in tensors:
-        if _is_placecholder(t):
-            raise RuntimeError("a placeholder has no data, or lost it to the program it was given")
+    """A number for the memory of each."""
     return [_xla_get_tensor_id(t) for t in tensors]
 
 

@@ -69,7 +69,7 @@ def assume_pure(
     """`fn` of tensors in nested containers, without effects: its Python runs once for each kind.
 
     Random numbers are drawn anew at each call. With `add_rng_seed_argument` the result takes a
-    keyword `rng_seed`, by which they are drawn.
+    keyword `rng_seed`, by which they are drawn: AssertionError without it.
     """
     if fn is None:
         return functools.partial(assume_pure, add_rng_seed_argument=add_rng_seed_argument)
@@ -78,7 +78,12 @@ def assume_pure(
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         if add_rng_seed_argument:
-            seed = kwargs.pop("rng_seed")
+            seed = kwargs.pop("rng_seed", None)
+            if seed is None:
+                raise AssertionError(
+                    f"assume_pure: {getattr(fn, '__name__', fn)} draws by a seed: expected the "
+                    "keyword rng_seed (add_rng_seed_argument=True)"
+                )
             with torch.random.fork_rng(devices=[0], device_type="xla"):
                 torch.xla.manual_seed(int(seed))  # type: ignore[attr-defined]
                 return run(args, kwargs)

@@ -8,6 +8,7 @@ import torch
 
 import torch_pjrt
 
+from ... import _XLAC
 from .xla_sharded_tensor import XLAShardedTensor
 from .xla_sharding import Mesh, ShardingType, mark_sharding
 
@@ -17,7 +18,11 @@ __all__ = [
     "xla_distribute_tensor",
 ]  # fmt: skip
 log = logging.getLogger(__name__)
-auto_policy = "auto"
+
+
+def auto_policy(mod_name: str, mod: torch.nn.Module, mesh: Any) -> None:
+    """For distribute_module: marks nothing, the compiler places what is not marked."""
+    _XLAC._xla_set_auto_sharding()
 
 
 def with_xla(func: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,7 +69,7 @@ def xla_distribute_module(
     """The module with `partition_fn(name, submodule, mesh)` of each part, and its hooks."""
     module = module.to("xla")
     for name, part in module.named_modules():
-        if partition_fn not in (None, auto_policy):
+        if partition_fn is not None:
             partition_fn(name, part, device_mesh)
     if input_fn is not None:
         module.register_forward_pre_hook(lambda _, inputs: input_fn(inputs, device_mesh))
