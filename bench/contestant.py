@@ -1,4 +1,7 @@
-"""A process that takes part in plugins.py, of whatever Python: it trains, and answers on stdout."""
+"""A process that takes part in plugins.py or memory.py, of whatever Python.
+
+It trains, and answers on stdout.
+"""
 
 import json
 import os
@@ -6,20 +9,44 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import SupportsFloat
 
 __all__ = ["serve"]
 
 
-def serve(train: Callable[[int], SupportsFloat], steps: int) -> None:
-    """A line for the first step, then one for each line it is sent. `train(n)`: the last loss."""
+def nothing() -> dict[str, float]:
+    """No further figures."""
+    return {}
+
+
+def serve(
+    train: Callable[[int], SupportsFloat],
+    steps: int,
+    more: Callable[[], dict[str, float]] = nothing,
+) -> None:
+    """A line for the first step, then one for each line it is sent. `train(n)`: the last loss.
+
+    Of a line: `step`, `cpu`, `sys` (seconds a step), `faults` (minor page faults a step), `rss`,
+    `resident` (MB: the most ever, and now), `loss`, and what `more` says.
+    """
 
     def run(count: int) -> dict[str, float]:
-        start, cpu = time.perf_counter(), time.process_time()
+        start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF)
         loss = train(count)
-        spent = (time.perf_counter() - start) / count, (time.process_time() - cpu) / count
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        return {"step": spent[0], "cpu": spent[1], "rss": peak, "loss": float(loss)}
+        spent, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
+        user, system = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return {
+            "step": spent / count,
+            "cpu": (user + system) / count,
+            "sys": system / count,
+            "faults": (after.ru_minflt - before.ru_minflt) / count,
+            "rss": after.ru_maxrss / 1024,
+            "resident": pages * resource.getpagesize() / 2**20,
+            "loss": float(loss),
+            **more(),
+        }
 
     answers = os.fdopen(os.dup(1), "w")
     print(json.dumps(run(1)), file=answers, flush=True)

@@ -16,6 +16,7 @@ on a machine with other work.
 """
 
 import argparse
+import ctypes
 import dataclasses
 import json
 import os
@@ -58,6 +59,28 @@ def choose(contestant: str) -> str:
     return "xla"
 
 
+class Mallinfo(ctypes.Structure):
+    """What glibc's mallinfo2() tells, in bytes."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def held() -> dict[str, float]:
+    """MB that malloc holds free, and of buffers on the device."""
+    import torch_pjrt
+
+    mallinfo = ctypes.CDLL(None).mallinfo2
+    mallinfo.restype = Mallinfo
+    live = torch_pjrt.memory()["live_bytes"]
+    return {"free": mallinfo().fordblks / 2**20, "live": live / 2**20}
+
+
 def work(model: str, contestant: str, steps: int) -> None:
     """A contestant's process: a line for the first step, then one for each line it is sent."""
     device = choose(contestant)
@@ -80,7 +103,7 @@ def work(model: str, contestant: str, steps: int) -> None:
         torch_pjrt.sync(wait=True)
         return loss.detach()
 
-    serve(train, steps)
+    serve(train, steps, held if device == "xla" else lambda: {})
 
 
 class Contestant:

@@ -1,7 +1,8 @@
 # Every source file of the project, a list a room (no globs: a build sees exactly what is listed here).
 # Adding a file: add its line to its room's list.
 set(TP_BASE src/base/cache_place.cpp src/base/error.cpp src/base/flags.cpp src/base/forks.cpp
-    src/base/hash.cpp src/base/interrupt.cpp src/base/lock_order.cpp src/base/mappings.cpp)
+    src/base/hash.cpp src/base/heap.cpp src/base/interrupt.cpp src/base/lock_order.cpp
+    src/base/mappings.cpp)
 set(TP_PROBE src/probe/events.cpp src/probe/probe.cpp)
 set(TP_IR src/ir/attrs.cpp src/ir/dtype.cpp src/ir/graph.cpp src/ir/location.cpp src/ir/node.cpp
     src/ir/region.cpp src/ir/type.cpp)
@@ -240,6 +241,7 @@ set(TP_CORE_TESTS
     tests/core/forks_test.cpp
     tests/core/graph_test.cpp
     tests/core/index_ops_test.cpp
+    tests/core/heap_test.cpp
     tests/core/hold_test.cpp
     tests/core/ir_test.cpp
     tests/core/key_test.cpp

@@ -6,6 +6,7 @@
 #include <typeinfo>
 
 #include "base/flags.h"
+#include "base/heap.h"
 #include "base/lock_order.h"
 #include "base/text.h"
 #include "client/environment.h"
@@ -221,6 +222,7 @@ Partitioning partitioning_of(const pjrt::Executable& program, const CompileReque
 
 ExecutablePtr PjrtClient::compile(const CompileRequest& request) {
   static probe::Timer& timer = probe::timer("Compile");
+  CompileHeap heap;
   tell_changed_variables();
   auto start = std::chrono::steady_clock::now();
   Signature signature = parse_signature(request.module);

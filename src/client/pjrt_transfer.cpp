@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/heap.h"
 #include "base/text.h"
 #include "client/ahead.h"
 #include "client/pjrt_client.h"
@@ -87,6 +88,7 @@ std::string PjrtClient::serialize(const Executable& program) {
 
 ExecutablePtr PjrtClient::deserialize(std::string_view bytes, std::span<const ir::Type> outputs) {
   static probe::Timer& timer = probe::timer("Deserialize");
+  CompileHeap heap;
   if (!bytes.starts_with(kMagic)) fail(Code::kRuntime, "stored program: not one of torch_pjrt's");
   probe::Span span(timer);
   bytes.remove_prefix(kMagic.size());
@@ -106,6 +108,7 @@ ExecutablePtr PjrtClient::deserialize(std::string_view bytes, std::span<const ir
 
 ExecutablePtr PjrtClient::load_ahead(std::string_view module, std::string_view bytes) {
   static probe::Timer& timer = probe::timer("Deserialize");
+  CompileHeap heap;
   probe::Span span(timer);
   return std::make_shared<PjrtExecutable>(client_, client_->deserialize(bytes),
                                           parse_signature(module));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/flags.h"
+#include "base/heap.h"
 #include "base/text.h"
 #include "exec/blame.h"
 #include "exec/dump.h"
@@ -135,6 +136,7 @@ bool Executor::is_stored(const Plan& plan) {
 }
 
 ProgramPtr Executor::compile(const Job& job) {
+  CompileHeap heap;
   std::string what = cat(job.nodes, " ops, key ", job.key.total.hex().substr(0, 8),
                          job.where.empty() ? "" : cat(", synced at ", job.where));
   auto program = std::make_shared<Program>();
