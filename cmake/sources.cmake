@@ -38,6 +38,7 @@ set(TP_OPS
     src/ops/core/eager_rules.cpp
     src/ops/linalg/linalg.cpp
     src/ops/optim/optim.cpp
+    src/ops/reduce/order.cpp
     src/ops/nn/loss.cpp
     src/ops/linalg/matmul.cpp
     src/ops/linalg/grouped_mm.cpp

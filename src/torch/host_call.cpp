@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>
 
+#include <cstring>
 #include <mutex>
 
 #include "base/error.h"
@@ -40,6 +41,16 @@ std::shared_ptr<const Site> decode(std::string_view name, std::span<const int64_
       Site{std::move(call), out, {python.begin(), python.end()}, std::move(writes)});
 }
 
+// The words of a call whose numbers are inputs of its program: the last arguments.
+std::vector<int64_t> given_words(const Frame& frame, std::span<const int64_t> inputs) {
+  auto words = pjrt::ffi::integers(frame, ops::kHostWords);
+  std::vector<int64_t> given(words.begin(), words.end());
+  int64_t at = frame.arguments.size - static_cast<int64_t>(inputs.size());
+  for (int64_t word : inputs)
+    std::memcpy(&given.at(static_cast<size_t>(word)), frame.argument(at++).data, sizeof(int64_t));
+  return given;
+}
+
 // Decoded call sites by what their text says.
 std::shared_ptr<const Site> site_of(const Frame& frame) {
   static std::mutex mu;
@@ -47,6 +58,8 @@ std::shared_ptr<const Site> site_of(const Frame& frame) {
   std::string_view name = pjrt::ffi::text(frame, ops::kHostOp);
   auto words = pjrt::ffi::integers(frame, ops::kHostWords);
   auto python = pjrt::ffi::integers(frame, ops::kHostPython);
+  if (auto inputs = pjrt::ffi::integers(frame, ops::kHostInputs); !inputs.empty())
+    return decode(name, given_words(frame, inputs), python);
   Hash128 key = mix(mix(hash_text(name), hash_bytes(words.data(), words.size_bytes())),
                     hash_bytes(python.data(), python.size_bytes()));
   {

@@ -1,6 +1,6 @@
 """A number that selects is a constant at first and an input from its first change on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -55,6 +55,52 @@ def ignore_gradient(x: torch.Tensor, i: int) -> torch.Tensor:
     target = torch.arange(16, device=x.device) % 8
     F.nll_loss(p, target, ignore_index=i, reduction="sum").backward()
     return p.grad
+
+
+ORDERS = (2.0, 1.0, 3.0, float("inf"), 1.5, 0.0)
+
+
+def order_gradient(x: torch.Tensor, i: int) -> torch.Tensor:
+    p = x.detach().requires_grad_()
+    torch.cdist(p, x[:5] + 0.25, ORDERS[i]).sum().backward()
+    return p.grad
+
+
+def padding_gradient(x: torch.Tensor, i: int) -> torch.Tensor:
+    p = x.detach().requires_grad_()
+    words = torch.arange(12, device=x.device) % 7
+    F.embedding(words, p, padding_idx=i).square().sum().backward()
+    return p.grad
+
+
+def bag_gradient(x: torch.Tensor, i: int) -> torch.Tensor:
+    p = x.detach().requires_grad_()
+    words = (torch.arange(12, device=x.device) % 7).view(4, 3)
+    F.embedding_bag(words, p, mode="mean", padding_idx=i).square().sum().backward()
+    return p.grad
+
+
+def divisor_gradient(x: torch.Tensor, i: int) -> torch.Tensor:
+    p = x.detach().view(1, 1, 16, 8).requires_grad_()
+    F.avg_pool2d(p, 2, divisor_override=i + 1).square().sum().backward()
+    return p.grad
+
+
+def ctc_gradient(x: torch.Tensor, blank: int, lengths: list[int]) -> torch.Tensor:
+    p = x.detach().view(16, 2, 4).requires_grad_()
+    targets = torch.tensor([[1, 2], [2, 1]], device=x.device) + (blank == 1)
+    F.ctc_loss(p.log_softmax(2), targets, lengths, [2, 2], blank=blank).backward()
+    return p.grad
+
+
+def resize_gradient(mode: str) -> Step:
+    def step(x: torch.Tensor, i: int) -> torch.Tensor:
+        p = x.detach().view(1, 1, 16, 8).requires_grad_()
+        y = F.interpolate(p, scale_factor=1.5 + 0.01 * i, mode=mode)
+        y.square().sum().backward()
+        return torch.cat([y.detach().flatten(), p.grad.flatten()])
+
+    return step
 
 
 STEPS: dict[str, Step] = {
@@ -112,6 +158,25 @@ STEPS: dict[str, Step] = {
     "lower triangle": lambda x, i: x.tril(i - 3),
     "upper triangle": lambda x, i: x.triu(2 * i - 5) + 1,
     "decimals": lambda x, i: torch.round(x * 100, decimals=i),
+    "orders of all kinds": lambda x, i: torch.linalg.vector_norm(x, ORDERS[i], 1),
+    "order of no numbers": lambda x, i: torch.linalg.vector_norm(x[:, :0], i + 1, 1),
+    "distances of all kinds": lambda x, i: torch.cdist(x, x[:5] + 0.25, ORDERS[i]),
+    "distances of all kinds' gradient": order_gradient,
+    "order of a renorm": lambda x, i: torch.renorm(x, 1 + 0.5 * i, 0, 0.7),
+    "padding of an embedding": padding_gradient,
+    "padding of bags": bag_gradient,
+    "divisor of a pooling": divisor_gradient,
+    "blank of a ctc loss": lambda x, i: ctc_gradient(x, (0, 3)[i % 2], [16, 15]),
+    "lengths of a ctc loss": lambda x, i: ctc_gradient(x, 0, [16 - i, 10 + i]),
+    "scale of a nearest resize": resize_gradient("nearest"),
+    "scale of an exact resize": resize_gradient("nearest-exact"),
+    "scale of a linear resize": resize_gradient("bilinear"),
+    "scale of a cubic resize": resize_gradient("bicubic"),
+    "order of a polygamma": lambda x, i: torch.polygamma(i, x.double() + 1),
+    "fill of positions": lambda x, i: torch.nonzero_static(x > 0.9, size=140, fill_value=-i),
+    "number of a host op": lambda x, i: F.multi_margin_loss(
+        x, torch.arange(16, device=x.device) % 8, margin=0.5 + i
+    ),
     "decimals before the point": lambda x, i: torch.round(x * 1e5, decimals=-1 - i),
 }
 
@@ -210,6 +275,57 @@ def test_cache_that_is_filled_row_by_row_is_updated_in_place(device, compiles):
     assert seen.count <= 2
     assert torch_pjrt.metrics.counters()["DonatedBuffers"] - before == 20
     assert cache[:, 0].tolist() == [float(i) if i < 20 else 0.0 for i in range(32)]
+
+
+FUSED: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "Adam": lambda p: torch.optim.Adam(p, fused=True),
+    "AdamW": lambda p: torch.optim.AdamW(p, fused=True),
+    "SGD": lambda p: torch.optim.SGD(p, lr=0.1, fused=True, momentum=0.9),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_steps_whose_momentum_and_decay_change_compile_two_programs(device, compiles, name):
+    """As OneCycleLR changes them."""
+
+    def steps(device: torch.device) -> Iterator[torch.Tensor]:
+        p = torch.nn.Parameter(torch.linspace(-1, 1, 12, device=device))
+        optimizer = FUSED[name]([p])
+        for i in range(8):
+            part = i / 8 if i > 2 else 0.0
+            optimizer.param_groups[0] |= {
+                "betas": (0.9 - 0.1 * part, 0.999),
+                "momentum": 0.9 - 0.1 * part,
+                "weight_decay": part,
+            }
+            p.grad = torch.linspace(1, 2, 12, device=device) * (i + 1)
+            optimizer.step()
+            torch_pjrt.sync()
+            yield p.detach().clone()
+
+    ours, eager = steps(device), list(steps(torch.device("cpu")))
+    got = [next(ours) for _ in range(3)]
+    with compiles() as seen:
+        got += list(ours)
+    for a, b in zip(got, eager, strict=True):
+        torch.testing.assert_close(a.cpu(), b, rtol=2e-6, atol=2e-6)
+    assert seen.count <= 2
+
+
+def test_decay_of_zero_beside_others_is_none(device, compiles):
+    """0 times infinity would be nan."""
+
+    def last(device: torch.device) -> torch.Tensor:
+        p = torch.nn.Parameter(torch.tensor([1.0, float("inf")], device=device))
+        optimizer = torch.optim.SGD([p], lr=0.1, fused=True)
+        for decay in (0.1, 0.2, 0.3, 0.0):
+            optimizer.param_groups[0]["weight_decay"] = decay
+            p.grad = torch.ones_like(p)
+            optimizer.step()
+            torch_pjrt.sync()
+        return p.detach()
+
+    assert torch.allclose(last(device).cpu(), last(torch.device("cpu")), equal_nan=True)
 
 
 DRAWS: dict[str, Callable[[int, torch.device], torch.Tensor]] = {

@@ -17,6 +17,7 @@ bool is_number(const Attr& a) {
 
 // Is the attribute one of `names`, words between spaces?
 bool listed(std::string_view names, ir::Symbol symbol) {
+  if (names == kAllNumbers) return true;
   return any_word(names, [&](std::string_view word) {
     return static_cast<ir::Symbol>(hash_text(word).lo) == symbol;
   });
@@ -46,6 +47,16 @@ void split_numbers(const ir::Node& n, const Row& row, std::vector<uint64_t>& str
   std::vector<Type> types;
   for (const ir::Value& v : n.operands()) types.push_back(v.type());
   row.split(Args(n.attrs(), types, n.operands()), structure, values);
+}
+
+std::vector<size_t> number_words(const Row& row, ir::AttrsView attrs) {
+  std::vector<size_t> words;
+  for (Attr a : attrs) {
+    if (!is_number(a) || !listed(row.general, a.name)) continue;
+    auto first = static_cast<size_t>(a.payload - attrs.words().data());
+    for (size_t i = 0; i < a.payload_words(); ++i) words.push_back(first + i);
+  }
+  return words;
 }
 
 int number_place(const Row& row, ir::AttrsView attrs, std::string_view name) {

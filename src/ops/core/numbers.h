@@ -10,6 +10,9 @@
 
 namespace tp::ops {
 
+// Row::general of rows that take any number among their attributes as an input.
+inline constexpr const char* kAllNumbers = "*";
+
 // Appends what of the node's attributes is structure, as words, and its numbers. Two nodes of one
 // op, equal operand types and equal structures have equally many numbers, and one lowering serves
 // both given the numbers as inputs. The row has `general`.
@@ -19,6 +22,10 @@ void split_numbers(const ir::Node& n, const Row& row, std::vector<uint64_t>& str
 // Where the numbers of attribute `name` begin among the node's, for rows without a rule of their
 // own; -1 where it has none.
 int number_place(const Row& row, ir::AttrsView attrs, std::string_view name);
+
+// Which of the attributes' words are the node's numbers, in their order, for rows without a rule of
+// their own.
+std::vector<size_t> number_words(const Row& row, ir::AttrsView attrs);
 
 // SplitRule for an `eps` that clamps unless it is absent or below 0: its sign is structure.
 void split_eps(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values);

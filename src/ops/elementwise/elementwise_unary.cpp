@@ -203,9 +203,21 @@ V trigamma(Builder& b, V x) {
   return b.select(low, b.sub(b.div(b.constant(kPi * kPi, x.type), b.mul(s, s)), sum), sum);
 }
 
+// Of an order that is an input: all formulas.
+V polygamma_of(Builder& b, V x, V order) {
+  V n = b.convert(order, DType::kF64), next = b.add(n, 1.0);
+  V odd = b.compare(b.binary("stablehlo.remainder", n, b.constant(2, n.type)), 1.0, Cmp::kEq);
+  V size = b.exp(b.unary("chlo.lgamma", next)), factor = b.select(odd, size, b.neg(size));
+  auto like = [&](V v) { return b.broadcast_to(b.convert(v, x.dtype()), x.dims()); };
+  auto is = [&](double v) { return b.broadcast_to(b.compare(n, v, Cmp::kEq), x.dims()); };
+  V y = b.mul(hurwitz_zeta(b, like(next), x), like(factor));
+  return b.select(is(0), digamma(b, x), b.select(is(1), trigamma(b, x), y));
+}
+
 void polygamma(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V x = l.number("self", compute_type(l));
+  if (V order = l.input("n")) return put(l, out, polygamma_of(b, x, order));
   int64_t n = l.i("n");
   if (n == 0) return put(l, out, digamma(b, x));
   if (n == 1) return put(l, out, trigamma(b, x));
@@ -398,7 +410,10 @@ const Row kRows[] = {
      .lower = unary<call<"chlo.lgamma">>,
      .kernels = {{"lgamma_vml_cpu", takes::kReals}}},
     {.name = "aten::digamma", .lower = unary<digamma>, .kernels = {{"digamma", takes::kReals}}},
-    {.name = "aten::polygamma", .lower = polygamma, .kernels = {{"trigamma", takes::kReals}}},
+    {.name = "aten::polygamma",
+     .lower = polygamma,
+     .general = "n",
+     .kernels = {{"trigamma", takes::kReals}}},
     {.name = "aten::mish",
      .lower = unary<mish>,
      .kernels = {{"mish_cpu", takes::kFloats}},

@@ -7,13 +7,14 @@
 #include "base/forks.h"
 #include "base/text.h"
 #include "ops/core/eager_text.h"
+#include "ops/core/numbers.h"
 
 namespace tp::ops {
 namespace {
 
 // Everything that the call needs besides its operands stands in the module's text, so that a stored
 // program runs in another process: attribute words hold no address (ir/attrs.h).
-std::string call_text(const ir::Node& n, std::string_view op) {
+std::string call_text(const ir::Node& n, std::string_view op, const IntList& inputs) {
   IntList words, python;
   for (uint64_t w : n.attrs().words()) words.push_back(static_cast<int64_t>(w));
   for (size_t i = 0; i < n.operands().size(); ++i)
@@ -21,8 +22,23 @@ std::string call_text(const ir::Node& n, std::string_view op) {
       python.push_back(static_cast<int64_t>(i));
   std::string s = cat(kHostOp, " = \"", op, "\", ", kHostNode, " = ", n.slot, " : i64");
   if (!words.empty()) s += cat(", ", kHostWords, " = ", hlo::i64_array(words));
+  if (!inputs.empty()) s += cat(", ", kHostInputs, " = ", hlo::i64_array(inputs));
   if (!python.empty()) s += cat(", ", kHostPython, " = ", hlo::i64_array(python));
   return s;
+}
+
+// Appends the numbers that are inputs to the operands; gives the words that they stand for.
+IntList add_inputs(const Lowering& l, std::vector<V>& in) {
+  IntList words;
+  if (l.inputs().empty()) return words;
+  std::vector<size_t> all = number_words(*row_of(l.node().kind()), l.node().attrs());
+  check(all.size() == l.inputs().size(), "a host call's numbers are those of its attributes");
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!l.inputs()[i]) continue;
+    in.push_back(l.inputs()[i]);
+    words.push_back(static_cast<int64_t>(all[i]));
+  }
+  return words;
 }
 
 void host_row_call(Lowering& l, std::vector<V>& out) { host_call(l, out, l.node().kind().name); }
@@ -51,17 +67,18 @@ void collective_type(const Args& a, std::vector<Type>& out) {
   out.push_back(a.type("token"));
 }
 
-// Of most host ops nothing is known but the name.
+// Of most host ops nothing is known but the name. Any of their numbers may be an input: they are
+// computed when the program runs, and results have the shapes that were recorded.
 constexpr Row kKnown[] = {
-    {.name = "aten::segment_reduce", .type = segment_reduce_type},
-    {.name = "aten::cholesky", .out = {.row_major = true}},
+    {.name = "aten::segment_reduce", .type = segment_reduce_type, .general = kAllNumbers},
+    {.name = "aten::cholesky", .general = kAllNumbers, .out = {.row_major = true}},
     {.name = "torch_pjrt::collective", .type = collective_type, .effects = true},
 };
 
 Row row_for(std::string_view name) {
   for (const Row& r : kKnown)
     if (r.name == name) return r;
-  return Row();
+  return {.name = "", .general = kAllNumbers};
 }
 
 struct HostRow {
@@ -111,12 +128,13 @@ void host_call(Lowering& l, std::vector<V>& out, std::string_view op) {
   const ir::Node& n = l.node();
   std::vector<V> in;
   for (size_t i = 0; i < n.operands().size(); ++i) in.push_back(l.in(i));
+  IntList inputs = add_inputs(l, in);
   std::vector<Type> types;
   for (Type t : n.types())
     if (t) types.push_back(t);
   const Row* row = host_row_of(n.kind());
-  std::vector<V> made =
-      l.builder().custom_call(kHostTarget, in, types, call_text(n, op), row && row->effects);
+  std::vector<V> made = l.builder().custom_call(kHostTarget, in, types, call_text(n, op, inputs),
+                                                row && row->effects);
   size_t next = 0;
   for (Type t : n.types()) out.push_back(t ? made[next++] : V{});
 }

@@ -9,8 +9,10 @@ namespace tp::ops {
 
 // The custom call's target, and the names in its backend_config.
 inline constexpr std::string_view kHostTarget = "torch_pjrt_host_op";
-inline constexpr std::string_view kHostOp = "op";          // "aten::_linalg_svd"
-inline constexpr std::string_view kHostWords = "words";    // the node's attributes (ir/attrs.h)
+inline constexpr std::string_view kHostOp = "op";        // "aten::_linalg_svd"
+inline constexpr std::string_view kHostWords = "words";  // the node's attributes (ir/attrs.h)
+// Words that are inputs of the program: the call's last operands, s64 or f64, hold their bits.
+inline constexpr std::string_view kHostInputs = "inputs";
 inline constexpr std::string_view kHostPython = "python";  // operands that are Python numbers
 inline constexpr std::string_view kHostNode = "node";      // its place in the program's order
 
@@ -24,7 +26,7 @@ const Row& host_row(std::string_view name);
 Family known_host_rows();
 
 // Appends the node's results, as a call of the overload `op`, whose schema has the node's
-// attributes and operands.
+// attributes and operands. Numbers that are inputs of the program (Row::general) are its operands.
 void host_call(Lowering& l, std::vector<V>& out, std::string_view op);
 
 // For table.cpp: null where the row or kind is no host op's.

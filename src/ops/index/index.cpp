@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "ops/core/eager_text.h"
 #include "ops/core/families.h"
+#include "ops/core/helpers.h"
 #include "ops/index/index_words.h"
 #include "ops/index/indexing.h"
 #include "ops/index/scatter.h"
@@ -73,7 +74,7 @@ void nonzero_static_type(const Args& a, std::vector<Type>& out) {
 void nonzero_static_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V self = l.in("self");
-  V result = b.constant_int(l.i_or("fill_value", -1), l.out());
+  V result = number_or(l, "fill_value", l.out(), -1);
   int64_t n = self.type.numel(), size = l.out().dim(0);
   if (n == 0 || l.out().numel() == 0) return out.push_back(result);
   V mask = as_1d(b, b.convert(self, DType::kPred));
@@ -183,7 +184,10 @@ Family index() {
        .iterates = Iterates::kYes,
        .out = {.check = out_wants<take_words>, .may_alias = false},
        .index = &kElements},
-      {.name = "aten::nonzero_static", .type = nonzero_static_type, .lower = nonzero_static_lower},
+      {.name = "aten::nonzero_static",
+       .type = nonzero_static_type,
+       .lower = nonzero_static_lower,
+       .general = "fill_value"},
       {.name = "aten::index.Tensor",
        .lower = index_tensor_lower,
        .masks = Masks::kRead,

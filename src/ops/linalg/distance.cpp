@@ -1,7 +1,5 @@
 // Cross products and pairwise distances, with their gradients. A distance's formula is eager's of
 // the same p; all pairs are formed at once and summed in place by the compiler.
-#include <bit>
-#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -10,6 +8,7 @@
 #include "ops/core/families.h"
 #include "ops/core/helpers.h"
 #include "ops/index/indexing.h"
+#include "ops/reduce/order.h"
 
 namespace tp::ops {
 namespace {
@@ -46,20 +45,12 @@ void cross(Lowering& l, std::vector<V>& out) {
 
 // --- formulas of a distance ----------------------------------------------------------------------
 
-// The orders with formulas of their own, and for the others which formula they have.
-bool is_plain(double p) { return p == 0 || p == 1 || p == 2 || p == kInf; }
-void split_order(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values) {
-  double p = a.f("p");
-  auto bits = std::bit_cast<int64_t>(p);
-  structure.push_back(is_plain(p) ? static_cast<uint64_t>(bits) : 0);
-  structure.push_back(is_plain(p) ? 0 : p < 1 ? 1 : p < 2 ? 2 : 3);
-  if (!is_plain(p)) values.push_back({true, bits});
-}
-
-// The order of a distance, and what depends on it.
+// The order of a distance: a constant, or an input of the program.
 struct Order {
-  explicit Order(Lowering& l) : p(l.f("p")), value(l.number("p", ir::scalar_type(DType::kF64))) {}
+  explicit Order(Lowering& l)
+      : p(l.f("p")), is_input(l.input("p")), value(l.number("p", ir::scalar_type(DType::kF64))) {}
   double p;
+  bool is_input;
   V value;
 };
 V power(Builder& b, V x, V p) {
@@ -72,6 +63,7 @@ V norm_of(Builder& b, V diff, const Order& order) {
   double p = order.p;
   V size = b.abs(diff);
   IntList last{diff.rank() - 1};
+  if (order.is_input) return norm_of_order(b, size, order.value, last);
   if (p == 0) {
     V some = b.convert(b.compare(diff, 0, Cmp::kNe), diff.dtype());
     return b.reduce(some, last, Builder::Red::kSum);
@@ -90,24 +82,56 @@ V sign_of(Builder& b, V x) {
 }
 
 // d(distance)/d(difference) times grad; all of the differences' dims.
-V slope(Builder& b, V diff, V grad, V dist, const Order& order) {
-  double p = order.p;
-  V zero = b.zeros(diff.type), none = is_zero(b, dist), size = b.abs(diff);
-  if (p == 0) return zero;
-  if (p == 1) return b.mul(grad, sign_of(b, diff));
-  if (p == 2) return b.select(none, zero, b.div(b.mul(grad, diff), dist));
-  if (p == kInf) {
-    V gap = b.unary("stablehlo.ceil", b.abs(b.sub(size, dist)));
+class Slope {
+ public:
+  Slope(Builder& b, V diff, V grad, V dist, const Order& order)
+      : b(b), diff(diff), grad(grad), dist(dist), order(order) {}
+
+  V value() const {
+    double p = order.p;
+    if (order.is_input) return of_any();
+    if (p == 0) return zero();
+    if (p == 1) return b.mul(grad, sign_of(b, diff));
+    if (p == 2) return where_apart(b.div(b.mul(grad, diff), dist));
+    if (p == kInf) return of_largest();
+    if (p < 1) return b.select(is_zero(b, diff), zero(), below_two());
+    return p < 2 ? below_two() : above_two();
+  }
+
+ private:
+  V zero() const { return b.zeros(diff.type); }
+  V size() const { return b.abs(diff); }
+  V where_apart(V v) const { return b.select(is_zero(b, dist), zero(), v); }
+  V scale() const { return b.div(grad, power(b, dist, b.sub(order.value, 1.0))); }
+
+  V of_largest() const {
+    V gap = b.unary("stablehlo.ceil", b.abs(b.sub(size(), dist)));
     V reached = b.sub(b.ones(gap.type), b.min(gap, 1.0));
     return b.mul(b.mul(grad, sign_of(b, diff)), reached);
   }
-  V less = b.sub(order.value, 1.0), scale = b.div(grad, power(b, dist, less));
-  if (p < 2) {
-    if (p < 1) none = b.or_(none, is_zero(b, diff));
-    return b.select(none, zero, b.mul(b.mul(sign_of(b, diff), power(b, size, less)), scale));
+  V below_two() const {
+    V grown = power(b, size(), b.sub(order.value, 1.0));
+    return where_apart(b.mul(b.mul(sign_of(b, diff), grown), scale()));
   }
-  return b.select(none, zero, b.mul(b.mul(diff, power(b, size, b.sub(order.value, 2.0))), scale));
-}
+  V above_two() const {
+    V grown = power(b, size(), b.sub(order.value, 2.0));
+    return where_apart(b.mul(b.mul(diff, grown), scale()));
+  }
+  // The formulas for 1 and 2 are those of the orders next to them.
+  V of_any() const {
+    auto is = [&](double p, Cmp how) {
+      return b.broadcast_to(b.compare(order.value, p, how), diff.dims());
+    };
+    V low = b.select(b.and_(is(1, Cmp::kLt), is_zero(b, diff)), zero(), below_two());
+    V v = b.select(is(2, Cmp::kLt), low, above_two());
+    v = b.select(is(kInf, Cmp::kEq), of_largest(), v);
+    return b.select(is(0, Cmp::kEq), zero(), v);
+  }
+
+  Builder& b;
+  V diff, grad, dist;
+  const Order& order;
+};
 
 // x with a dim of one before its last (rows) or before its last two (columns), spread to dims.
 V spread_rows(Builder& b, V x, Ints dims) {
@@ -193,7 +217,8 @@ void cdist_backward(Lowering& l, std::vector<V>& out) {
   dims.push_back(x.dims().back());
   grad = b.broadcast_to(grad, pairs);
   V diff = b.sub(spread_rows(b, x, dims), spread_columns(b, y, dims));
-  V each = slope(b, diff, spread_pairs(b, grad, dims), spread_pairs(b, dist, dims), Order(l));
+  Order order(l);
+  V each = Slope(b, diff, spread_pairs(b, grad, dims), spread_pairs(b, dist, dims), order).value();
   V sum = b.reduce(each, IntList{static_cast<int64_t>(dims.size()) - 2}, Builder::Red::kSum);
   out.push_back(sum);
 }
@@ -251,7 +276,9 @@ void pdist_backward(Lowering& l, std::vector<V>& out) {
   IntList dims{n, n, m};
   V diff = b.sub(spread_rows(b, x, dims), spread_columns(b, x, dims));
   V grad = spread_pairs(b, as_matrix(b, l.in("grad"), n), dims);
-  V each = slope(b, diff, grad, spread_pairs(b, as_matrix(b, dist, n), dims), Order(l));
+  Order order(l);
+  V far = spread_pairs(b, as_matrix(b, dist, n), dims);
+  V each = Slope(b, diff, grad, far, order).value();
   Type square = ir::make_type(DType::kS64, dims);
   V same = b.compare(b.iota(square, 0), b.iota(square, 1), Cmp::kEq);
   out.push_back(b.reduce(b.select(same, b.zeros(each.type), each), IntList{1}, Builder::Red::kSum));
@@ -265,26 +292,13 @@ Family distance() {
        .lower = cross,
        .check = check_cross,
        .kernels = {{"cross", takes::kNoBools}}},
-      {.name = "aten::_cdist_forward",
-       .type = type_cdist,
-       .lower = cdist,
-       .general = "p",
-       .split = split_order},
+      {.name = "aten::_cdist_forward", .type = type_cdist, .lower = cdist, .general = "p"},
       {.name = "aten::_cdist_backward",
        .type = type_cdist_backward,
        .lower = cdist_backward,
-       .general = "p",
-       .split = split_order},
-      {.name = "aten::_pdist_forward",
-       .type = type_pdist,
-       .lower = pdist,
-       .general = "p",
-       .split = split_order},
-      {.name = "aten::_pdist_backward",
-       .type = type_same,
-       .lower = pdist_backward,
-       .general = "p",
-       .split = split_order},
+       .general = "p"},
+      {.name = "aten::_pdist_forward", .type = type_pdist, .lower = pdist, .general = "p"},
+      {.name = "aten::_pdist_backward", .type = type_same, .lower = pdist_backward, .general = "p"},
   };
   return kRows;
 }

@@ -58,8 +58,16 @@ void check_ctc(const Args& a) {
 
 V lengths(Lowering& l, std::string_view name) {
   Builder& b = l.builder();
-  if (!lengths_are_values(l)) return b.constant_list(l.ints(name), DType::kS64);
-  return b.convert(as_1d(b, l.in(name)), DType::kS64);
+  if (lengths_are_values(l)) return b.convert(as_1d(b, l.in(name)), DType::kS64);
+  IntList given = l.ints(name);
+  std::vector<V> each;
+  bool inputs = false;
+  for (size_t i = 0; i < given.size(); ++i) {
+    V v = l.input(name, i);
+    inputs = inputs || v;
+    each.push_back(v ? b.reshape(v, IntList{1}) : b.constant_list({&given[i], 1}, DType::kS64));
+  }
+  return inputs ? b.concat(each, 0) : b.constant_list(given, DType::kS64);
 }
 
 // A per-sequence value over [batch, states].
@@ -94,15 +102,14 @@ Problem problem_of(Lowering& l) {
   p.size = sizes_of(l);
   const Sizes& s = p.size;
   Type states = ir::make_type(DType::kS64, IntList{s.batch, s.states()});
-  V blank = b.constant_int(l.i("blank"), states);
+  V blank = l.number("blank", states);
   V tags = target_table(l, s);
   int64_t none = 0, one = 1;
   const IntList low{none, one}, gap{none, one}, high{none, s.longest == 0 ? none : one};
   if (s.longest == 0)
     p.labels = blank;
   else
-    p.labels =
-        b.pad(tags, b.constant_int(l.i("blank"), ir::scalar_type(DType::kS64)), low, high, gap);
+    p.labels = b.pad(tags, l.number("blank", ir::scalar_type(DType::kS64)), low, high, gap);
   V rows = b.broadcast(p.labels, states.with(IntList{s.time, s.batch, s.states()}), IntList{1, 2});
   V in_range = b.min(b.max(rows, 0.0), static_cast<double>(s.classes - 1));
   p.emissions = gather_along(b, l.in("log_probs"), in_range, 2);
@@ -278,12 +285,19 @@ void ctc_backward_lower(Lowering& l, std::vector<V>& out) {
 
 Family ctc() {
   static const Row kRows[] = {
-      {.name = "aten::_ctc_loss", .type = ctc_type, .lower = ctc_lower},
-      {.name = "aten::_ctc_loss.Tensor", .type = ctc_type, .lower = ctc_lower},
-      {.name = "aten::_ctc_loss_backward", .type = ctc_backward_type, .lower = ctc_backward_lower},
+      {.name = "aten::_ctc_loss",
+       .type = ctc_type,
+       .lower = ctc_lower,
+       .general = "blank input_lengths target_lengths"},
+      {.name = "aten::_ctc_loss.Tensor", .type = ctc_type, .lower = ctc_lower, .general = "blank"},
+      {.name = "aten::_ctc_loss_backward",
+       .type = ctc_backward_type,
+       .lower = ctc_backward_lower,
+       .general = "blank input_lengths target_lengths"},
       {.name = "aten::_ctc_loss_backward.Tensor",
        .type = ctc_backward_type,
-       .lower = ctc_backward_lower},
+       .lower = ctc_backward_lower,
+       .general = "blank"},
   };
   return kRows;
 }

@@ -34,11 +34,17 @@ V computed(Lowering& l, std::string_view name) {
 
 V flat(Builder& b, V v) { return b.convert(as_1d(b, v), DType::kS64); }
 
-// index, or `outside` where it is the padding; a padding of -1 is none.
-V without_padding(Builder& b, V index, int64_t padding, int64_t outside) {
-  if (padding < 0) return index;
-  V hit = b.compare(index, b.constant_int(padding, index.type), Cmp::kEq);
-  return b.select(hit, b.constant_int(outside, index.type), index);
+// Where index is the padding; invalid where there is none: a padding below 0, which no index is.
+V is_padding(Lowering& l, V index) {
+  if (!l.input("padding_idx") && l.i("padding_idx") < 0) return {};
+  return l.builder().compare(index, l.number("padding_idx", index.type), Cmp::kEq);
+}
+
+// index, or `outside` where it is the padding.
+V without_padding(Lowering& l, V index, int64_t outside) {
+  Builder& b = l.builder();
+  V hit = is_padding(l, index);
+  return hit ? b.select(hit, b.constant_int(outside, index.type), index) : index;
 }
 
 // v [n] over the columns of [n, d].
@@ -83,7 +89,7 @@ void dense_backward_lower(Lowering& l, std::vector<V>& out) {
   int64_t words = l.out().dim(0);
   V rows = b.reshape(grad, IntList{index.dim(0), l.out().dim(1)});
   if (l.b("scale_grad_by_freq")) rows = b.div(rows, over_rows(b, counts_at(b, index, words), rows));
-  index = without_padding(b, index, l.i("padding_idx"), words);
+  index = without_padding(l, index, words);
   V sum = scatter_list(b, b.zeros(l.out().with(rows.dtype())), index, rows, 0, Combine::kAdd);
   out.push_back(b.convert(sum, l.out().dtype()));
 }
@@ -174,10 +180,8 @@ Bags bags_of(Lowering& l) {
   Builder& b = l.builder();
   Bags g{flat(b, l.in("indices")), {}, {}, bag_count(l)};
   g.id = bag_ids(b, l.in("offsets"), g.count, g.index.dim(0));
-  V out = b.constant_int(g.count, g.id.type);
-  int64_t padding = l.i("padding_idx");
-  V pad = b.compare(g.index, b.constant_int(padding, g.index.type), Cmp::kEq);
-  g.target = padding < 0 ? g.id : b.select(pad, out, g.id);
+  V pad = is_padding(l, g.index);
+  g.target = pad ? b.select(pad, b.constant_int(g.count, g.id.type), g.id) : g.id;
   return g;
 }
 
@@ -266,7 +270,7 @@ V sum_backward(Lowering& l, V grad) {
     V size = b.max(take_along_list(b, l.in("bag_size"), ids, 0), 1.0);
     rows = b.div(rows, over_rows(b, size, rows));
   }
-  index = without_padding(b, index, l.i("padding_idx"), words);
+  index = without_padding(l, index, words);
   return scatter_list(b, b.zeros(l.out().with(rows.dtype())), index, rows, 0, Combine::kAdd);
 }
 
@@ -296,10 +300,7 @@ void sample_backward_lower(Lowering& l, std::vector<V>& out) {
   V products = b.mul(take_along_list(b, grad, ids, 0), take_along_list(b, weight, index, 0));
   int64_t column = 1;
   V dot = b.reduce(products, {&column, 1}, Builder::Red::kSum);
-  if (int64_t padding = l.i("padding_idx"); padding >= 0) {
-    V hit = b.compare(index, b.constant_int(padding, index.type), Cmp::kEq);
-    dot = b.select(hit, b.zeros(dot.type), dot);
-  }
+  if (V hit = is_padding(l, index)) dot = b.select(hit, b.zeros(dot.type), dot);
   out.push_back(b.convert(dot, l.out().dtype()));
 }
 
@@ -319,21 +320,32 @@ Family embedding() {
       {.name = "aten::embedding",
        .type = embedding_type,
        .lower = embedding_lower,
+       .general = "padding_idx",
        .index = &kRowOfWeight},
       {.name = "aten::embedding_dense_backward",
        .type = dense_backward_type,
-       .lower = dense_backward_lower},
-      {.name = "aten::_embedding_bag", .type = bag_type<true>, .lower = bag_lower},
-      {.name = "aten::_embedding_bag_forward_only", .type = bag_type<false>, .lower = bag_lower},
+       .lower = dense_backward_lower,
+       .general = "padding_idx"},
+      {.name = "aten::_embedding_bag",
+       .type = bag_type<true>,
+       .lower = bag_lower,
+       .general = "padding_idx"},
+      {.name = "aten::_embedding_bag_forward_only",
+       .type = bag_type<false>,
+       .lower = bag_lower,
+       .general = "padding_idx"},
       {.name = "aten::_embedding_bag_backward",
        .type = bag_backward_type,
-       .lower = bag_backward_lower},
+       .lower = bag_backward_lower,
+       .general = "padding_idx"},
       {.name = "aten::_embedding_bag_dense_backward",
        .type = bag_backward_type,
-       .lower = bag_backward_lower},
+       .lower = bag_backward_lower,
+       .general = "padding_idx"},
       {.name = "aten::_embedding_bag_per_sample_weights_backward",
        .type = sample_backward_type,
-       .lower = sample_backward_lower},
+       .lower = sample_backward_lower,
+       .general = "padding_idx"},
   };
   return kRows;
 }

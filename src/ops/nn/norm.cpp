@@ -10,6 +10,7 @@
 #include "ops/core/families.h"
 #include "ops/host/choice.h"
 #include "ops/reduce/axis.h"
+#include "ops/reduce/order.h"
 
 namespace tp::ops {
 namespace {
@@ -253,7 +254,9 @@ void renorm_lower(Lowering& l, std::vector<V>& out) {
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != dim) reduced.push_back(i);
   V norm;
-  if (std::isinf(p)) {
+  if (l.input("p")) {
+    norm = norm_of_order(b, size, l.number("p", ir::scalar_type(DType::kF64)), reduced);
+  } else if (std::isinf(p)) {
     norm = b.reduce(size, reduced, Builder::Red::kMax);
   } else {
     V power = p == 1   ? size
@@ -412,7 +415,11 @@ Family norm() {
        .lower = batch_norm_backward_lower,
        .layout = Layout::kSuggested,
        .general = "eps"},
-      {.name = "aten::renorm", .lower = renorm_lower, .baked = "p", .check = check_renorm},
+      {.name = "aten::renorm",
+       .lower = renorm_lower,
+       .baked = "p",
+       .check = check_renorm,
+       .general = "p"},
       {.name = "aten::_weight_norm_interface",
        .type = weight_norm_type,
        .lower = weight_norm_lower},

@@ -42,7 +42,7 @@ IntList counts_of(const PoolWindow& w, bool include_padding) {
 // Eager divides once, by the product; only integers can tell.
 V divide_windows(Lowering& l, V x, const std::vector<PoolWindow>& windows) {
   Builder& b = l.builder();
-  if (l.has("divisor_override")) return b.div(x, b.constant_int(l.i("divisor_override"), x.type));
+  if (l.has("divisor_override")) return b.div(x, l.number("divisor_override", x.type));
   bool include = l.b_or("count_include_pad", true);
   V count;
   bool uniform = true;

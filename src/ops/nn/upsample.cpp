@@ -2,10 +2,12 @@
 // table of taps made here in eager's own arithmetic (float, double for double); the backward is the
 // table's transpose. Pure functions; any thread.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numbers>
 
 #include "ops/core/families.h"
+#include "ops/index/indexing.h"
 #include "ops/nn/grid_sample.h"
 #include "ops/reduce/axis.h"
 
@@ -18,6 +20,7 @@ struct Resize {
   int64_t axis, in, out;
   bool align_corners;
   double scale;  // the user's; 0: none given
+  V input;       // the scale where it is an input of the program, f64
   bool exact_sizes =
       false;  // this kernel of eager's goes by the sizes where they are equal or doubled
 };
@@ -139,14 +142,14 @@ TapTable taps_of(const Resize& r, Filter f, DType t) {
   return t == DType::kF64 ? taps_in<double>(r, f) : taps_in<float>(r, f);
 }
 
-std::vector<Resize> resizes(const Args& a, Ints in, Ints out, size_t spatial) {
+std::vector<Resize> resizes(const Lowering& a, Ints in, Ints out, size_t spatial) {
   static constexpr std::string_view kScales[] = {"scales_d", "scales_h", "scales_w"};
   std::vector<Resize> r;
   for (size_t i = 0; i < spatial; ++i) {
     size_t axis = in.size() - spatial + i;
     std::string_view name = spatial == 1 ? "scales" : kScales[3 - spatial + i];
     r.push_back({static_cast<int64_t>(axis), in[axis], out[axis], a.b_or("align_corners", false),
-                 a.f_or(name, 0.0), false});
+                 a.f_or(name, 0.0), a.input(name), false});
   }
   return r;
 }
@@ -220,6 +223,99 @@ V resize_bytes(Builder& b, V x, const std::vector<Resize>& axes, Filter f) {
   return x;
 }
 
+// --- a scale that is an input of the program: its taps are made there ---------------------------
+
+// Does the axis go by its scale, which is an input?
+bool is_scaled(const Resize& r, Filter f) {
+  if (!r.input || r.align_corners) return false;
+  if (f == Filter::kLinear) return r.in != r.out;
+  if (f == Filter::kCubic) return !r.exact_sizes;
+  return !(r.exact_sizes && (r.out == r.in || r.out == 2 * r.in));
+}
+
+// The k-th taps of all positions. A single tap has no weight.
+struct ScaledTaps {
+  std::vector<V> sources;  // s64 [out]
+  std::vector<V> weights;  // [out], float or double
+};
+
+// The tables of taps_in(), as ops.
+class Scaled {
+ public:
+  Scaled(Builder& b, const Resize& r, DType t)
+      : b(b), r(r), list(ir::make_type(t == DType::kF64 ? t : DType::kF32, IntList{r.out})) {}
+
+  ScaledTaps taps(Filter f) const {
+    V place = b.iota(list, 0), middle = b.add(place, 0.5);
+    if (f == Filter::kNearest) return {{source(b.mul(step(), place))}, {}};
+    if (f == Filter::kNearestExact) return {{source(b.mul(step(), middle))}, {}};
+    V at = b.sub(b.mul(step(), middle), 0.5);
+    return f == Filter::kLinear ? linear(b.max(at, 0.0)) : cubic(at);
+  }
+
+ private:
+  V step() const {
+    V wide = b.div(b.ones(r.input.type), r.input);
+    V by_sizes = b.constant(static_cast<double>(r.in) / static_cast<double>(r.out), wide.type);
+    V s = b.select(b.compare(r.input, 0.0, hlo::Cmp::kGt), wide, by_sizes);
+    return b.broadcast_to(b.convert(s, list.dtype()), list.dims());
+  }
+  V whole(V at) const { return b.convert(b.floor(at), DType::kS64); }
+  V inside(V i) const { return b.min(b.max(i, 0.0), static_cast<double>(r.in - 1)); }
+  V source(V at) const { return inside(whole(b.convert(at, DType::kF32))); }
+  V clamped(V part) const { return b.min(b.max(part, 0.0), 1.0); }
+
+  ScaledTaps linear(V at) const {
+    V low = inside(whole(at)), part = clamped(b.sub(at, b.convert(low, list.dtype())));
+    return {{low, inside(b.add(low, 1.0))}, {b.sub(b.ones(list), part), part}};
+  }
+  // ((top x + second) x + third) x + last.
+  V polynomial(V x, double top, double second, double third, double last) const {
+    V v = b.add(b.mul(x, top), second);
+    return b.add(b.mul(b.add(b.mul(v, x), third), x), last);
+  }
+  ScaledTaps cubic(V at) const {
+    constexpr double a = -0.75;
+    auto near = [&](V x) { return polynomial(x, a + 2, -(a + 3), 0, 1); };
+    auto far = [&](V x) { return polynomial(x, a, -5 * a, 8 * a, -4 * a); };
+    V low = b.min(whole(at), static_cast<double>(r.in - 1));
+    V t = clamped(b.sub(at, b.convert(low, list.dtype()))), rest = b.sub(b.ones(list), t);
+    ScaledTaps taps{{}, {far(b.add(t, 1.0)), near(t), near(rest), far(b.add(rest, 1.0))}};
+    for (int k = -1; k < 3; ++k) taps.sources.push_back(inside(b.add(low, k)));
+    return taps;
+  }
+
+  Builder& b;
+  const Resize& r;
+  Type list;
+};
+
+V weighted(Builder& b, V x, const ScaledTaps& taps, size_t k, int64_t axis) {
+  return taps.weights.empty() ? x : b.mul(x, stretch(b, taps.weights[k], x, {&axis, 1}));
+}
+
+V resized(Builder& b, V x, const Resize& r, Filter f) {
+  if (!is_scaled(r, f)) return apply_taps(b, x, r.axis, taps_of(r, f, x.dtype()));
+  ScaledTaps taps = Scaled(b, r, x.dtype()).taps(f);
+  V sum;
+  for (size_t k = 0; k < taps.sources.size(); ++k) {
+    V tap = weighted(b, take_along_list(b, x, taps.sources[k], r.axis), taps, k, r.axis);
+    sum = sum ? b.add(sum, tap) : tap;
+  }
+  return sum;
+}
+
+V resized_backward(Builder& b, V grad, const Resize& r, Filter f) {
+  if (!is_scaled(r, f))
+    return apply_taps(b, grad, r.axis, transpose_taps(taps_of(r, f, grad.dtype()), r.in));
+  ScaledTaps taps = Scaled(b, r, grad.dtype()).taps(f);
+  V sum = b.zeros(grad.type.with(with_dim(grad.dims(), r.axis, r.in)));
+  for (size_t k = 0; k < taps.sources.size(); ++k)
+    sum = scatter_list(b, sum, taps.sources[k], weighted(b, grad, taps, k, r.axis), r.axis,
+                       Combine::kAdd);
+  return sum;
+}
+
 bool is_nearest(Filter f) { return f == Filter::kNearest || f == Filter::kNearestExact; }
 
 template <Filter f, size_t n>
@@ -232,7 +328,7 @@ void upsample_lower(Lowering& l, std::vector<V>& out) {
   if (!is_nearest(f) && ir::is_int(x.dtype()))
     return out.push_back(b.convert(resize_bytes(b, x, axes, f), l.out().dtype()));
   if (!is_nearest(f)) x = b.convert(x, ir::compute_dtype(x.dtype()));
-  for (size_t i = n; i-- > 0;) x = apply_taps(b, x, axes[i].axis, taps_of(axes[i], f, x.dtype()));
+  for (size_t i = n; i-- > 0;) x = resized(b, x, axes[i], f);
   out.push_back(b.convert(x, l.out().dtype()));
 }
 
@@ -244,9 +340,23 @@ void upsample_backward_lower(Lowering& l, std::vector<V>& out) {
   grad = b.convert(grad, ir::compute_dtype(grad.dtype()));
   std::vector<Resize> axes = resizes(l, l.out().dims(), grad.dims(), n);
   mark_exact(axes, f, true);
-  for (const Resize& r : axes)
-    grad = apply_taps(b, grad, r.axis, transpose_taps(taps_of(r, f, grad.dtype()), r.in));
+  for (const Resize& r : axes) grad = resized_backward(b, grad, r, f);
   out.push_back(b.convert(grad, l.out().dtype()));
+}
+
+constexpr const char* kScales = "scales scales_d scales_h scales_w";
+
+// Bytes have whole weights, whose digits depend on the scale: it stays a constant.
+void split_scales(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values) {
+  bool bytes = ir::is_int(a.type("self").dtype());
+  for (const char* name : {"scales_h", "scales_w"}) {
+    if (!a.has(name)) continue;
+    auto bits = std::bit_cast<int64_t>(a.f(name));
+    if (bytes)
+      structure.push_back(static_cast<uint64_t>(bits));
+    else
+      values.push_back({true, bits});
+  }
 }
 
 }  // namespace
@@ -256,33 +366,45 @@ Family upsample() {
   static const Row kRows[] = {
       {.name = "aten::upsample_nearest1d",
        .lower = upsample_lower<kNearest, 1>,
+       .general = kScales,
        .kernels = {{"compute_indices_weights_nearest", takes::kFloats | takes::kBytes}}},
       {.name = "aten::upsample_nearest2d",
        .lower = upsample_lower<kNearest, 2>,
+       .general = kScales,
        .kernels = {{"compute_indices_weights_nearest", takes::kFloats | takes::kBytes}}},
       {.name = "aten::upsample_nearest3d",
        .lower = upsample_lower<kNearest, 3>,
+       .general = kScales,
        .kernels = {{"compute_indices_weights_nearest", takes::kFloats | takes::kBytes}}},
       {.name = "aten::_upsample_nearest_exact1d",
        .lower = upsample_lower<kNearestExact, 1>,
+       .general = kScales,
        .kernels = {{"compute_indices_weights_nearest", takes::kFloats | takes::kBytes}}},
       {.name = "aten::_upsample_nearest_exact2d",
        .lower = upsample_lower<kNearestExact, 2>,
+       .general = kScales,
        .kernels = {{"compute_indices_weights_nearest", takes::kFloats | takes::kBytes}}},
       {.name = "aten::_upsample_nearest_exact3d",
        .lower = upsample_lower<kNearestExact, 3>,
+       .general = kScales,
        .kernels = {{"compute_indices_weights_nearest", takes::kFloats | takes::kBytes}}},
       {.name = "aten::upsample_linear1d",
        .lower = upsample_lower<kLinear, 1>,
+       .general = kScales,
        .kernels = {{"compute_indices_weights_linear", takes::kFloats}}},
       {.name = "aten::upsample_bilinear2d",
        .lower = upsample_lower<kLinear, 2>,
+       .general = kScales,
+       .split = split_scales,
        .kernels = {{"compute_indices_weights_linear", takes::kFloats | takes::kBytes}}},
       {.name = "aten::upsample_trilinear3d",
        .lower = upsample_lower<kLinear, 3>,
+       .general = kScales,
        .kernels = {{"compute_indices_weights_linear", takes::kFloats}}},
       {.name = "aten::upsample_bicubic2d",
        .lower = upsample_lower<kCubic, 2>,
+       .general = kScales,
+       .split = split_scales,
        .kernels = {{"compute_indices_weights_cubic", takes::kFloats | takes::kBytes}}},
       {.name = "aten::_upsample_bilinear2d_aa",
        .lower = upsample_lower<kLinearAa, 2>,
@@ -293,19 +415,36 @@ Family upsample() {
       {.name = "aten::_upsample_lanczos2d_aa",
        .lower = upsample_lower<kLanczosAa, 2>,
        .kernels = {{"compute_index_ranges_weights", takes::kWide | takes::kBytes}}},
-      {.name = "aten::upsample_nearest1d_backward", .lower = upsample_backward_lower<kNearest, 1>},
-      {.name = "aten::upsample_nearest2d_backward", .lower = upsample_backward_lower<kNearest, 2>},
-      {.name = "aten::upsample_nearest3d_backward", .lower = upsample_backward_lower<kNearest, 3>},
+      {.name = "aten::upsample_nearest1d_backward",
+       .lower = upsample_backward_lower<kNearest, 1>,
+       .general = kScales},
+      {.name = "aten::upsample_nearest2d_backward",
+       .lower = upsample_backward_lower<kNearest, 2>,
+       .general = kScales},
+      {.name = "aten::upsample_nearest3d_backward",
+       .lower = upsample_backward_lower<kNearest, 3>,
+       .general = kScales},
       {.name = "aten::_upsample_nearest_exact1d_backward",
-       .lower = upsample_backward_lower<kNearestExact, 1>},
+       .lower = upsample_backward_lower<kNearestExact, 1>,
+       .general = kScales},
       {.name = "aten::_upsample_nearest_exact2d_backward",
-       .lower = upsample_backward_lower<kNearestExact, 2>},
+       .lower = upsample_backward_lower<kNearestExact, 2>,
+       .general = kScales},
       {.name = "aten::_upsample_nearest_exact3d_backward",
-       .lower = upsample_backward_lower<kNearestExact, 3>},
-      {.name = "aten::upsample_linear1d_backward", .lower = upsample_backward_lower<kLinear, 1>},
-      {.name = "aten::upsample_bilinear2d_backward", .lower = upsample_backward_lower<kLinear, 2>},
-      {.name = "aten::upsample_trilinear3d_backward", .lower = upsample_backward_lower<kLinear, 3>},
-      {.name = "aten::upsample_bicubic2d_backward", .lower = upsample_backward_lower<kCubic, 2>},
+       .lower = upsample_backward_lower<kNearestExact, 3>,
+       .general = kScales},
+      {.name = "aten::upsample_linear1d_backward",
+       .lower = upsample_backward_lower<kLinear, 1>,
+       .general = kScales},
+      {.name = "aten::upsample_bilinear2d_backward",
+       .lower = upsample_backward_lower<kLinear, 2>,
+       .general = kScales},
+      {.name = "aten::upsample_trilinear3d_backward",
+       .lower = upsample_backward_lower<kLinear, 3>,
+       .general = kScales},
+      {.name = "aten::upsample_bicubic2d_backward",
+       .lower = upsample_backward_lower<kCubic, 2>,
+       .general = kScales},
       {.name = "aten::_upsample_bilinear2d_aa_backward",
        .lower = upsample_backward_lower<kLinearAa, 2>},
       {.name = "aten::_upsample_bicubic2d_aa_backward",

@@ -41,12 +41,13 @@ void update_scale_lower(Lowering& l, std::vector<V>& out) {
   V found = b.broadcast_to(b.reshape(l.in("found_inf"), IntList{}), scale.dims());
   V bad = b.compare(found, 0, Cmp::kNe);
   auto scaled = [&](const char* factor) {  // eager multiplies in double
-    return b.convert(b.mul(b.convert(scale, DType::kF64), l.f(factor)), scale.dtype());
+    V wide = b.convert(scale, DType::kF64);
+    return b.convert(b.mul(wide, l.number(factor, wide.type)), scale.dtype());
   };
   V grown = scaled("scale_growth_factor");
   V finite = b.op("stablehlo.is_finite", {grown}, grown.type.with(DType::kPred));
   V steps = b.add(tracker, 1);
-  V due = b.compare(steps, static_cast<double>(l.i("growth_interval")), Cmp::kEq);
+  V due = b.compare(steps, l.number("growth_interval", steps.type), Cmp::kEq);
   V good = b.select(b.and_(b.reshape(due, scale.dims()), finite), grown, scale);
   out.push_back(b.select(bad, scaled("scale_backoff_factor"), good));
   V restart = b.or_(b.reshape(bad, tracker.dims()), due);
@@ -64,7 +65,8 @@ Family amp() {
       {.name = "aten::_amp_update_scale",
        .type = update_scale_type,
        .lower = update_scale_lower,
-       .also = "aten::_amp_update_scale_"},
+       .also = "aten::_amp_update_scale_",
+       .general = "scale_growth_factor scale_backoff_factor growth_interval"},
   };
   return kRows;
 }

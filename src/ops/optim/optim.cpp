@@ -5,6 +5,8 @@
 //
 // Results: the lists that the in-place form writes, in its order. What stays as it is (gradients
 // that are not unscaled, steps) has no type and is not written.
+#include <functional>
+
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/core/eager_text.h"
@@ -64,7 +66,7 @@ class Group {
   // A 0-d value as an operand for x.
   V like(V v, V x) { return b.broadcast_to(b.convert(v, x.dtype()), x.dims()); }
   V wide(V v) { return b.convert(v, ir::compute_dtype(v.dtype())); }
-  V f64(const char* name) { return b.convert(scalar(l.in(name)), DType::kF64); }
+  V rate() { return b.convert(scalar(l.in("lr")), DType::kF64); }
 
   // The gradient to follow: unscaled, which the caller's gradient becomes too, and turned round.
   V gradient(size_t i) {
@@ -73,9 +75,23 @@ class Group {
     set(1, scale_ ? g : V{}, grads[i]);
     return l.b("maximize") ? b.neg(g) : g;
   }
+  // A number of the group, which may be an input of the program, in double.
+  V f64(std::string_view name) { return l.number(name, ir::scalar_type(DType::kF64)); }
+  V one_less(V v) { return b.sub(b.scalar(1, DType::kF64), v); }
+  V times(V x, V factor) { return b.mul(x, like(factor, x)); }
+  V plus(V x, V more) { return b.add(x, like(more, x)); }
+
+  // The decayed value, or `plain` where the decay is 0: 0 times infinity is not 0.
+  V decayed(V plain, const std::function<V(V)>& with) {
+    bool input = bool(l.input("weight_decay"));
+    if (!input && l.f("weight_decay") == 0) return plain;
+    V decay = f64("weight_decay"), v = with(decay);
+    if (!input) return v;
+    V none = b.compare(decay, 0.0, Cmp::kEq);
+    return b.select(b.broadcast_to(none, v.dims()), plain, v);
+  }
   V with_decay(V g, V p) {
-    double decay = l.f("weight_decay");
-    return decay == 0 ? g : b.add(g, b.mul(p, decay));
+    return decayed(g, [&](V decay) { return b.add(g, times(p, decay)); });
   }
   // The next result of list k (0: parameters, 1: gradients, then state); invalid: none.
   void set(size_t k, V v, V old) {
@@ -114,23 +130,19 @@ void adam_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = s.b;
   auto means = l.list("exp_avgs"), squares = l.list("exp_avg_sqs");
   auto maxima = l.list("max_exp_avg_sqs"), steps = l.list("state_steps");
-  double beta1 = l.f("beta1"), beta2 = l.f("beta2"), decay = l.f("weight_decay");
-  V lr = s.f64("lr");
+  V lr = s.rate(), beta1 = s.f64("beta1"), beta2 = s.f64("beta2"), eps = s.f64("eps");
   for (size_t i = 0; i < s.params.size(); ++i) {
     V step = b.convert(s.scalar(steps[i]), DType::kF64);
-    auto correction = [&](double beta) {
-      V one = b.scalar(1, DType::kF64);
-      return b.sub(one, b.binary("stablehlo.power", b.scalar(beta, DType::kF64), step));
-    };
+    auto correction = [&](V beta) { return s.one_less(b.binary("stablehlo.power", beta, step)); };
     V p = s.wide(s.params[i]), g = s.gradient(i);
     if (!decoupled) g = s.with_decay(g, p);
-    if (decoupled && decay != 0)
-      p = b.mul(p, s.like(b.sub(b.scalar(1, DType::kF64), b.mul(lr, decay)), p));
-    V mean = b.add(b.mul(s.wide(means[i]), beta1), b.mul(g, 1 - beta1));
-    V square = b.add(b.mul(s.wide(squares[i]), beta2), b.mul(b.mul(g, g), 1 - beta2));
+    if (decoupled)
+      p = s.decayed(p, [&](V decay) { return s.times(p, s.one_less(b.mul(lr, decay))); });
+    V mean = b.add(s.times(s.wide(means[i]), beta1), s.times(g, s.one_less(beta1)));
+    V square = b.add(s.times(s.wide(squares[i]), beta2), s.times(b.mul(g, g), s.one_less(beta2)));
     V top = amsgrad ? b.max(s.wide(maxima[i]), square) : square;
     V root = b.div(b.sqrt(top), s.like(b.sqrt(correction(beta2)), top));
-    V denominator = b.add(root, l.f("eps"));
+    V denominator = s.plus(root, eps);
     V size = s.like(b.div(lr, correction(beta1)), p);
     s.set(0, b.sub(p, b.div(b.mul(size, mean), denominator)), s.params[i]);
     s.set(2, mean, means[i]);
@@ -150,18 +162,18 @@ void sgd_type(const Args& a, std::vector<Type>& out) {
 }
 
 void sgd_lower(Lowering& l, std::vector<V>& out) {
-  double momentum = l.f("momentum"), kept = 1 - l.f("dampening");
-  Group s(l, momentum == 0 ? 0 : 1);
+  bool has_momentum = l.f("momentum") != 0;  // which the results' types say too
+  Group s(l, has_momentum ? 1 : 0);
   Builder& b = s.b;
   auto buffers = l.list("momentum_buffer_list");
-  V lr = s.f64("lr");
+  V lr = s.rate(), momentum = s.f64("momentum"), kept = s.one_less(s.f64("dampening"));
   for (size_t i = 0; i < s.params.size(); ++i) {
     V p = s.wide(s.params[i]), g = s.with_decay(s.gradient(i), p);
-    if (momentum != 0) {
+    if (has_momentum) {
       V old = s.wide(buffers[i]);
-      V buffer = l.b("is_first_step") ? g : b.add(b.mul(old, momentum), b.mul(g, kept));
+      V buffer = l.b("is_first_step") ? g : b.add(s.times(old, momentum), s.times(g, kept));
       s.set(2, buffer, buffers[i]);
-      g = l.b("nesterov") ? b.add(g, b.mul(buffer, momentum)) : buffer;
+      g = l.b("nesterov") ? b.add(g, s.times(buffer, momentum)) : buffer;
     }
     s.set(0, b.sub(p, b.mul(g, s.like(lr, g))), s.params[i]);
   }
@@ -181,13 +193,13 @@ void adagrad_lower(Lowering& l, std::vector<V>& out) {
   Group s(l, 1);
   Builder& b = s.b;
   auto sums = l.list("state_sums"), steps = l.list("state_steps");
-  V lr = s.f64("lr");
+  V lr = s.rate(), lr_decay = s.f64("lr_decay"), eps = s.f64("eps");
   for (size_t i = 0; i < s.params.size(); ++i) {
     V before = b.sub(b.convert(s.scalar(steps[i]), DType::kF64), 1.0);
-    V rate = b.div(lr, b.add(b.mul(before, l.f("lr_decay")), 1.0));
+    V rate = b.div(lr, b.add(b.mul(before, lr_decay), 1.0));
     V p = s.wide(s.params[i]), g = s.with_decay(s.gradient(i), p);
     V sum = b.add(s.wide(sums[i]), b.mul(g, g));
-    V root = b.add(b.sqrt(sum), l.f("eps"));
+    V root = s.plus(b.sqrt(sum), eps);
     s.set(0, b.sub(p, b.div(b.mul(s.like(rate, g), g), root)), s.params[i]);
     s.set(2, sum, sums[i]);
   }
@@ -195,25 +207,45 @@ void adagrad_lower(Lowering& l, std::vector<V>& out) {
   out.insert(out.end(), s.params.size(), V{});
 }
 
+// Schedules change them: of momentum (OneCycleLR), of the decay.
+constexpr const char* kOfAdam = "beta1 beta2 weight_decay eps";
+constexpr const char* kOfSgd = "weight_decay momentum dampening";
+constexpr const char* kOfAdagrad = "lr_decay weight_decay eps";
+
 const Row kRows[] = {
     {.name = "aten::_fused_adam",
      .type = adam_type<"fused_adam_kernel">,
      .lower = adam_lower<false>,
-     .numbers = "lr"},
+     .numbers = "lr",
+     .general = kOfAdam},
     {.name = "aten::_fused_adam.tensor_lr",
      .type = adam_type<"fused_adam_kernel">,
-     .lower = adam_lower<false>},
+     .lower = adam_lower<false>,
+     .general = kOfAdam},
     {.name = "aten::_fused_adamw",
      .type = adam_type<"fused_adamw_kernel">,
      .lower = adam_lower<true>,
-     .numbers = "lr"},
+     .numbers = "lr",
+     .general = kOfAdam},
     {.name = "aten::_fused_adamw.tensor_lr",
      .type = adam_type<"fused_adamw_kernel">,
-     .lower = adam_lower<true>},
-    {.name = "aten::_fused_sgd", .type = sgd_type, .lower = sgd_lower, .numbers = "lr"},
-    {.name = "aten::_fused_sgd.tensor_lr", .type = sgd_type, .lower = sgd_lower},
-    {.name = "aten::_fused_adagrad", .type = adagrad_type, .lower = adagrad_lower, .numbers = "lr"},
-    {.name = "aten::_fused_adagrad.tensor_lr", .type = adagrad_type, .lower = adagrad_lower},
+     .lower = adam_lower<true>,
+     .general = kOfAdam},
+    {.name = "aten::_fused_sgd",
+     .type = sgd_type,
+     .lower = sgd_lower,
+     .numbers = "lr",
+     .general = kOfSgd},
+    {.name = "aten::_fused_sgd.tensor_lr", .type = sgd_type, .lower = sgd_lower, .general = kOfSgd},
+    {.name = "aten::_fused_adagrad",
+     .type = adagrad_type,
+     .lower = adagrad_lower,
+     .numbers = "lr",
+     .general = kOfAdagrad},
+    {.name = "aten::_fused_adagrad.tensor_lr",
+     .type = adagrad_type,
+     .lower = adagrad_lower,
+     .general = kOfAdagrad},
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 // Reductions to values. Narrow floats are summed in f32 and rounded once. Reductions that also give
 // positions: reduction_index.cpp.
-#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -9,6 +8,7 @@
 #include "ops/core/eager_text.h"
 #include "ops/core/families.h"
 #include "ops/core/helpers.h"
+#include "ops/reduce/order.h"
 
 namespace tp::ops {
 
@@ -143,29 +143,18 @@ V magnitude(Lowering& l) {
   return b.abs(b.convert(x, d));
 }
 
-// These orders have formulas of their own.
-bool is_plain_order(double p) { return std::abs(p) == kInf || p == 0 || p == 1 || p == 2; }
-template <Text order>
-void split_order(const Args& a, std::vector<uint64_t>& structure, std::vector<Number>& values) {
-  double p = a.f_or(order.text, 2);
-  auto bits = std::bit_cast<int64_t>(p);
-  structure.push_back(is_plain_order(p) ? static_cast<uint64_t>(bits) : 0);
-  structure.push_back(static_cast<uint64_t>(is_plain_order(p)) << 1 | (p < 0));
-  if (!is_plain_order(p)) values.push_back({true, bits});
-}
-
 V norm_of(Lowering& l, const char* order, V x, Ints dims) {
   Builder& b = l.builder();
+  const Type f64 = ir::scalar_type(DType::kF64);
+  if (l.input(order)) return norm_of_order(b, x, l.number(order, f64), dims);
   double p = l.f_or(order, 2);
   if (p == kInf) return b.reduce(x, dims, Red::kMax);
   if (p == -kInf) return b.reduce(x, dims, Red::kMin);
   if (p == 0) return b.reduce(b.convert(b.convert(x, DType::kPred), x.dtype()), dims, Red::kSum);
   if (p == 1) return b.reduce(x, dims, Red::kSum);
   if (p == 2) return b.sqrt(b.reduce(b.mul(x, x), dims, Red::kSum));
-  V given = l.number(order, ir::scalar_type(DType::kF64)), one = b.ones(given.type);
-  auto as = [&](V v, Type t) { return b.broadcast_to(b.convert(v, t.dtype()), t.dims()); };
-  V s = b.reduce(b.binary("stablehlo.power", x, as(given, x.type)), dims, Red::kSum);
-  return b.binary("stablehlo.power", s, as(b.div(one, given), s.type));
+  V s = b.reduce(b.binary("stablehlo.power", x, b.constant(p, x.type)), dims, Red::kSum);
+  return b.binary("stablehlo.power", s, b.constant(1 / p, s.type));
 }
 
 template <Text order>
@@ -174,8 +163,11 @@ void norm(Lowering& l, std::vector<V>& out) {
   V x = magnitude(l);
   IntList dims = reduced(l, x.rank());
   // The largest of no numbers is 0 here, as a norm's.
-  if (x.type.numel() == 0)
-    return out.push_back(b.constant(l.f_or(order.text, 2) < 0 ? kInf : 0, l.out()));
+  if (x.type.numel() == 0) {
+    V p = number_or(l, order.text, l.out(), 2);
+    V below = b.compare(p, 0.0, Cmp::kLt);
+    return out.push_back(b.select(below, b.constant(kInf, l.out()), b.zeros(l.out())));
+  }
   put(l, out, shape_as(b, norm_of(l, order.text, x, dims), l.out()));
 }
 
@@ -388,21 +380,18 @@ const Row kRows[] = {
      .lower = norm<"ord">,
      .baked = "ord",
      .general = "ord",
-     .split = split_order<"ord">,
      .out = {.check = out_wants<expected_out_dtype>, .dtype = OutDtype::kCast}},
     {.name = "aten::norm.ScalarOpt_dim",
      .lower = norm<"p">,
      .baked = "p",
      .check = check_norm,
      .general = "p",
-     .split = split_order<"p">,
      .out = {.check = out_wants<expected_out_dtype>, .dtype = OutDtype::kCast}},
     {.name = "aten::norm.ScalarOpt_dim_dtype",
      .lower = norm<"p">,
      .baked = "p",
      .check = check_norm,
      .general = "p",
-     .split = split_order<"p">,
      .out = {.check = out_wants<expected_out_dtype>, .dtype = OutDtype::kCast}},
     {"aten::logsumexp", type_logsumexp, logsumexp},
     {.name = "aten::trace",
