@@ -128,7 +128,9 @@ def frames(rounds: int, count: int) -> bool:
     torch_pjrt._C.set_frames_on(True)
     torch_pjrt._C.set_frames_direct(True)
     mean, by_api = (s / 2 / len(CASES) for s in sums)
-    print(f"mean {mean:.3f} (budget 1.10), by the API {by_api:.3f}{'' if mean <= 1.1 else '  over'}")
+    print(
+        f"mean {mean:.3f} (budget 1.10), by the API {by_api:.3f}{'' if mean <= 1.1 else '  over'}"
+    )
     return mean <= 1.1
 
 

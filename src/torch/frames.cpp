@@ -22,7 +22,8 @@ namespace {
 using ir::LocationId;
 
 // CPython's _PyInterpreterFrame, which its public headers leave opaque. check_layout() compares it
-// with the public API at load; where they disagree (another Python), frames are read the public way.
+// with the public API at load; where they disagree (another Python), frames are read the public
+// way.
 #if PY_VERSION_HEX < 0x030C0000
 struct Frame {
   PyObject *func, *globals, *builtins, *locals;

@@ -290,8 +290,7 @@ def by_async_generator(x):
         yield x + 1  # way: async generator
 
     async def take():
-        async for y in make():
-            return y
+        return await anext(make())
 
     return asyncio.run(take())
 

@@ -107,7 +107,9 @@ def test_a_build_whose_file_is_gone_is_named(monkeypatch):
 def test_a_python_that_is_not_on_the_machine_is_one_line_and_no_failure():
     command = [str(ROOT / "tools/other_python.sh"), "3.99", "2.14.1", "tests"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    line = "python-3.99: Python 3.99 is not on this machine; its wheel was neither made nor tested\n"
+    line = (
+        "python-3.99: Python 3.99 is not on this machine; its wheel was neither made nor tested\n"
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, line, "")
 
 
