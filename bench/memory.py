@@ -2,9 +2,9 @@
 
 Trains the GPT of models.py in a process each, and prints what is resident after 14 steps, the most
 within the last ten, and of what it consists; JAX takes part as `--jax PYTHON` (one that has it).
-Then trains a small network for `--steps` steps, full syncs with a read now and then, and prints resident
-memory along the way. `--check` makes the exit status say whether budgets were met: 1.1 of JAX's
-within steps, and growth of 1 %.
+Then trains a small network for `--steps` steps, full syncs with a read now and then, and prints
+resident memory along the way. `--check` makes the exit status say whether budgets were met: 1.1 of
+JAX's within steps, and growth of 1 %.
 """
 
 import argparse
