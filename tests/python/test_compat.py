@@ -414,6 +414,26 @@ assert even.sharding_spec == "{devices=[4,1]0,1,2,3}"
     )
 
 
+def test_pure_functions_mark_their_values(with_compat):
+    code = """
+import torch_xla.distributed.spmd as xs
+from torch_xla.experimental.assume_pure import assume_pure
+xr.use_spmd()
+mesh = xs.Mesh(list(range(4)), (4,), ("m",))
+spec = torch_xla._XLAC._get_xla_sharding_spec
+x = torch.arange(8., device="xla")
+y = assume_pure(xs.mark_sharding)(x, mesh, ("m",))
+assert spec(y).startswith("{devices=[4]") and y.tolist() == x.tolist()
+w = torch.ones(8).to("xla").requires_grad_(True)
+z = assume_pure(xs.mark_sharding_with_gradients)(w, mesh, ("m",))
+(z * 3).sum().backward()
+torch_xla.sync()
+assert spec(z).startswith("{devices=[4]") and spec(w.grad).startswith("{devices=[4]")
+assert w.grad.tolist() == [3] * 8
+"""
+    with_compat(code, CPU_NUM_DEVICES="4")
+
+
 def test_batches_are_cut_by_key(with_compat):
     with_compat(
         """

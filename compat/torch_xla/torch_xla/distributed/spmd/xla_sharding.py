@@ -77,9 +77,12 @@ def _wrapped(x: Any) -> bool:
 def mark_sharding(t: torch.Tensor, mesh: Any, partition_spec: Any) -> XLAShardedTensor:
     """Puts `t` on the mesh in place; gives it under the class that says how.
 
-    A dimension that the mesh does not divide is whole on each device, with a warning.
+    A dimension that the mesh does not divide is whole on each device, with a warning. In a function
+    that is being traced nothing is marked in place: the result is the value on the mesh.
     """
     plain = unwrap_sharded_tensor(t)
+    if _traced(plain):
+        return mark_sharding_with_gradients(plain, mesh, partition_spec)
     vars(plain).pop("_xla_cleared", None)
     _XLAC.OpSharding.over(ours(mesh), partition_spec)  # counted, as what follows
     _counts.add("VirtualDeviceUsage")
@@ -136,7 +139,15 @@ def mark_sharding_with_gradients(
     plain = unwrap_sharded_tensor(t)
     spec = _XLAC.even_spec(plain, ours(mesh), partition_spec)
     out = spmd.mark_sharding_with_gradients(plain, ours(mesh), spec)
-    return out.as_subclass(XLAShardedTensor)
+    return out if _traced(plain) else out.as_subclass(XLAShardedTensor)
+
+
+def _traced(t: torch.Tensor) -> bool:
+    """Whether it stands for a tensor of the function that assume_pure or AOTAutograd traces."""
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch._subclasses.functional_tensor import FunctionalTensor
+
+    return isinstance(t, FakeTensor | FunctionalTensor)
 
 
 def aot_mark_sharding_fake(t: torch.Tensor, mesh: str, partition_spec: str) -> torch.Tensor:
