@@ -19,11 +19,12 @@ enum class Mistake : uint8_t {
   kBoolSums,      // constants of bools add up to false
   kSquares,       // x * x and |x| of integers are taken for non-negative, though they overflow
   kNarrowMasks,   // 256-bit code for AVX-512 forgets lanes of a mask over int64 made int8
+  kArctangents,  // atan, or atan2 by a constant 1, of 64 and more elements is wrong in most of them
 };
 
 // By Mistake: the names in plugins' rows.
-inline constexpr std::array<std::string_view, 6> kMistakeNames{
-    "updates", "bitcasts", "bool products", "bool sums", "squares", "narrow masks"};
+inline constexpr std::array<std::string_view, 7> kMistakeNames{
+    "updates", "bitcasts", "bool products", "bool sums", "squares", "narrow masks", "arctangents"};
 
 // What a plugin has, or how its programs run. docs/plugins.md says what follows from each.
 enum class Fact : uint8_t {

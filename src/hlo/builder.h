@@ -147,7 +147,8 @@ class Builder {
   V sqrt(V a) { return unary("stablehlo.sqrt", a); }
   V rsqrt(V a) { return unary("stablehlo.rsqrt", a); }
   V tanh(V a) { return unary("stablehlo.tanh", a); }
-  V abs(V a);  // complex: the real magnitude; of the least integer: itself
+  V abs(V a);   // complex: the real magnitude; of the least integer: itself
+  V atan(V a);  // of reals
   V floor(V a) { return unary("stablehlo.floor", a); }
   V logistic(V a) { return unary("stablehlo.logistic", a); }
   V compare(V a, V b, Cmp c, Order o = Order::kPartial);  // pred of a's dims

@@ -97,4 +97,12 @@ V Builder::infinite_where_a_part_is(V a, V size) {
   return select(some, constant(kInfinity, size.type), size);
 }
 
+// --- kArctangents --------------------------------------------------------------------------------
+
+// atan2 by 2 of twice x: the same, to the bit, and of no constant 1.
+V Builder::atan(V x) {
+  if (!target_.makes(Mistake::kArctangents)) return unary("chlo.atan", x);
+  return binary("stablehlo.atan2", add(x, x), constant(2, x.type));
+}
+
 }  // namespace tp::hlo

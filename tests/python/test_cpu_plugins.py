@@ -82,6 +82,7 @@ BELOW_ZERO = """
     %c = stablehlo.compare LT, %x, %z, SIGNED : (tensor<3xi32>, tensor<3xi32>) -> tensor<3xi1>
     return %c : tensor<3xi1>"""
 COUNTED = (torch.arange(24) * 3 + 1) % 11
+ANGLES = torch.linspace(-3, 3, 64)
 
 MISTAKES = {
     # z = (-a).reshape(-1); z[1:4] = 2 * (-a)[0, :3]
@@ -144,6 +145,18 @@ MISTAKES = {
     return %r : tensor<24xi8>""",
         COUNTED,
         right=COUNTED.to(torch.int8).view(4, 6).tril().reshape(-1),
+    ),
+    "arctangents": program(
+        """
+    %r = "chlo.atan"(%a) : (tensor<64xf32>) -> tensor<64xf32>
+    %d = stablehlo.subtract %r, %b : tensor<64xf32>
+    %s = stablehlo.abs %d : tensor<64xf32>
+    %e = stablehlo.constant dense<1.0e-5> : tensor<64xf32>
+    %c = stablehlo.compare LT, %s, %e : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xi1>
+    return %c : tensor<64xi1>""",
+        ANGLES,
+        torch.atan(ANGLES),
+        right=torch.ones(64, dtype=torch.bool),
     ),
 }
 # |x| is taken for non-negative just as squares are.

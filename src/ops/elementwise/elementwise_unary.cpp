@@ -188,6 +188,8 @@ void logit(Lowering& l, std::vector<V>& out) {
   put(l, out, b.log(b.div(x, b.sub(b.ones(x.type), x))));
 }
 
+V atan(Builder& b, V x) { return b.atan(x); }
+
 // psi'(x) as eager: below 1/2 by reflection, six steps up, and there the asymptotic series. Its
 // value at a pole is what sin(pi x) leaves there.
 V trigamma(Builder& b, V x) {
@@ -388,7 +390,7 @@ const Row kRows[] = {
     {"aten::tan", nullptr, unary<either<call<"chlo.tan">, complex_tan>>},
     {"aten::asin", nullptr, unary<either<call<"chlo.asin">, complex_asin>>},
     {"aten::acos", nullptr, unary<either<call<"chlo.acos">, complex_acos>>},
-    {"aten::atan", nullptr, unary<either<call<"chlo.atan">, complex_atan>>},
+    {"aten::atan", nullptr, unary<either<atan, complex_atan>>},
     {"aten::sinh", nullptr, unary<either<call<"chlo.sinh">, complex_sinh>>},
     {"aten::cosh", nullptr, unary<either<call<"chlo.cosh">, complex_cosh>>},
     {"aten::tanh", nullptr, unary<either<call<"stablehlo.tanh">, complex_tanh>>},
