@@ -116,6 +116,7 @@ struct HostBuffer {
   const void* data;
   ir::Type type;  // dense, row-major
   std::shared_ptr<void> owner;
+  bool counted = true;  // among the live bytes of memory_info; no tensor holds a program's numbers
 };
 
 class ComputationClient {

@@ -47,8 +47,10 @@ DataPtr PjrtClient::transfer_to_device(const HostBuffer& from, int device) {
   sizes.record(size);
   bytes.add(size);
   if (host.owner) aliased.add();
-  return std::make_shared<PjrtData>(client_, client_->from_host(host, device_at(device)), from.type,
-                                    device, ledgers_[static_cast<size_t>(device)]);
+  static const auto uncounted = std::make_shared<Ledger>();
+  return std::make_shared<PjrtData>(
+      client_, client_->from_host(host, device_at(device)), from.type, device,
+      from.counted ? ledgers_[static_cast<size_t>(device)] : uncounted);
 }
 
 void PjrtClient::transfer_from_device(const Data& data, void* to, std::shared_ptr<void> owner) {

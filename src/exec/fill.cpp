@@ -175,8 +175,8 @@ client::DataPtr upload_vector(client::ComputationClient& client, std::vector<T> 
                               int device) {
   auto owner = std::make_shared<std::vector<T>>(std::move(v));
   auto n = static_cast<int64_t>(owner->size());
-  return client.transfer_to_device({owner->data(), ir::make_type(dtype, std::span(&n, 1)), owner},
-                                   device);
+  return client.transfer_to_device(
+      {owner->data(), ir::make_type(dtype, std::span(&n, 1)), owner, false}, device);
 }
 
 }  // namespace

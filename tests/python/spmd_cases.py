@@ -667,7 +667,6 @@ def case_a_barrier_keeps_parameters_dtypes_and_second_gradients():
 
 
 def case_weights_are_held_once():
-    torch_pjrt._C.clear_programs()  # and numbers of other cases, which would go meanwhile
     torch_pjrt.sync(wait=True)
     before = [live(d) for d in range(8)]
     given = [torch_pjrt.memory(d)["donated_bytes"] for d in range(8)]

@@ -127,17 +127,13 @@ def case_a_constraint_of_another_mesh_is_refused_in_words():
 
 def case_weights_of_two_meshes_are_updated_in_place():
     a, b = on(LOW), on(HIGH)
-
-    def train(steps):
-        for _ in range(steps):
-            a.add_(1)
-            b.mul_(2)
-            torch_pjrt.sync(wait=True)
-
-    train(2)  # from the second step on their numbers are on the devices, too
+    torch_pjrt.sync(wait=True)
     before = [live(d) for d in range(8)]
     given = [torch_pjrt.memory(d)["donated_bytes"] for d in (0, 4)]
-    train(3)
+    for _ in range(3):
+        a.add_(1)
+        b.mul_(2)
+        torch_pjrt.sync(wait=True)
     assert [live(d) for d in range(8)] == before
     part = 8 * 4 * 4 // 4
     assert [

@@ -42,9 +42,9 @@ def tokens(device: str, length: int, **options: object) -> torch.Tensor:
     return m.generate(PROMPT.to(device), **options).cpu()
 
 
-def big_compiles() -> int:
-    """Programs of the model compiled so far in this process."""
-    return sum(c.nodes > BIG for c in torch_pjrt.explain().compiles)
+def big_compiles() -> set[str]:
+    """Keys of the model's programs compiled so far; explain() forgets the oldest in time."""
+    return {c.key for c in torch_pjrt.explain().compiles if c.nodes > BIG}
 
 
 def test_static_cache_takes_few_programs_whatever_the_length() -> None:
@@ -52,10 +52,10 @@ def test_static_cache_takes_few_programs_whatever_the_length() -> None:
     expected = {n: tokens("cpu", n, **STATIC) for n in (64, 40)}
     before = big_compiles()
     assert torch.equal(tokens("xla", 64, **STATIC), expected[64])
-    assert big_compiles() - before <= 4
+    assert len(big_compiles() - before) <= 4
     before = big_compiles()
     assert torch.equal(tokens("xla", 40, **STATIC), expected[40])
-    assert big_compiles() == before
+    assert big_compiles() <= before
 
 
 def test_sampling_with_a_static_cache_takes_few_programs_and_follows_the_seed() -> None:
@@ -67,7 +67,7 @@ def test_sampling_with_a_static_cache_takes_few_programs_and_follows_the_seed() 
         runs.append(tokens("xla", 12, do_sample=True, top_k=8, temperature=0.7, **STATIC))
     assert torch.equal(runs[0], runs[1])
     assert runs[0].shape == (1, 20)
-    assert big_compiles() - before <= 4
+    assert len(big_compiles() - before) <= 4
 
 
 def test_beam_search_gives_eagers_tokens() -> None:

@@ -1,0 +1,67 @@
+"""Elementwise ops of PyTorch's database over 1,000 elements.
+
+Samples of the database have few, and compilers make other code, with other mistakes, for as many as
+fill a vector.
+"""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import make_tensor
+from torch.testing._internal.common_methods_invocations import binary_ufuncs, unary_ufuncs
+
+ELEMENTS = 1000
+TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-8}
+
+
+def vector(dtype: torch.dtype, low: float | None, high: float | None) -> torch.Tensor:
+    low, high = -3 if low is None else low, 3 if high is None else high
+    return make_tensor((ELEMENTS,), dtype=dtype, device="cpu", low=low, high=high)
+
+
+def results(op: Any, device: str, *args: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    got = op(*(a.to(device) for a in args), **kwargs)
+    return got.cpu() if isinstance(got, torch.Tensor) else torch.stack([t.cpu() for t in got])
+
+
+def supports(op: Any, dtype: torch.dtype) -> bool:
+    return dtype in op.supported_dtypes("cpu")
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("op", unary_ufuncs, ids=lambda op: op.full_name)
+def test_of_one_operand(op, dtype, device):
+    if not supports(op, dtype):
+        pytest.skip("eager has no kernel for the dtype")
+    torch.manual_seed(0)
+    x = vector(dtype, *op.domain)
+    kwargs, _ = op.sample_kwargs("cpu", dtype, x)
+    tol = TOLERANCE[dtype]
+    torch.testing.assert_close(
+        results(op, device, x, **kwargs), results(op, "cpu", x, **kwargs), rtol=tol, atol=tol,
+        equal_nan=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("op", binary_ufuncs, ids=lambda op: op.full_name)
+def test_of_two_operands(op, dtype, device):
+    if not supports(op, dtype):
+        pytest.skip("eager has no kernel for the dtype")
+    torch.manual_seed(0)
+    x, y = (
+        vector(dtype, kwargs.get("low"), kwargs.get("high"))
+        for kwargs in (op.lhs_make_tensor_kwargs, op.rhs_make_tensor_kwargs)
+    )
+    tol = TOLERANCE[dtype]
+    torch.testing.assert_close(
+        results(op, device, x, y), results(op, "cpu", x, y), rtol=tol, atol=tol, equal_nan=True
+    )
+
+
+def test_a_sum_of_arctangents(device):
+    """Fused with what comes behind it, as the compiler's mistake of atan was."""
+    x = torch.linspace(-3, 3, ELEMENTS)
+    ours = (torch.atan(x.to(device)) * 2 + 1).sum().item()
+    assert ours == pytest.approx((torch.atan(x) * 2 + 1).sum().item(), rel=1e-5)
