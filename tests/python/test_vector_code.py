@@ -12,6 +12,18 @@ from torch.testing import make_tensor
 from torch.testing._internal.common_methods_invocations import binary_ufuncs, unary_ufuncs
 
 ELEMENTS = 1000
+# By the name's last word: why an op is not compared.
+LEFT_OUT = {
+    "rrelu": "draws random numbers",
+    "chalf": "XLA has no complex numbers of two halves",
+    "jiterator_unary": "compiles for CUDA only",
+    "jiterator_binary": "compiles for CUDA only",
+    "jiterator_binary_return_by_ref": "compiles for CUDA only",
+}
+UNARY, BINARY = (  # without PyTorch's references, which are made of the same ops
+    [o for o in ops if o.name.split(".")[-1] not in LEFT_OUT and not o.name.startswith("_refs.")]
+    for ops in (unary_ufuncs, binary_ufuncs)
+)
 TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-8}
 
 
@@ -21,6 +33,7 @@ def vector(dtype: torch.dtype, low: float | None, high: float | None) -> torch.T
 
 
 def results(op: Any, device: str, *args: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+    kwargs = {k: v.to(device) if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()}
     got = op(*(a.to(device) for a in args), **kwargs)
     return got.cpu() if isinstance(got, torch.Tensor) else torch.stack([t.cpu() for t in got])
 
@@ -30,7 +43,7 @@ def supports(op: Any, dtype: torch.dtype) -> bool:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("op", unary_ufuncs, ids=lambda op: op.full_name)
+@pytest.mark.parametrize("op", UNARY, ids=lambda op: op.full_name)
 def test_of_one_operand(op, dtype, device):
     if not supports(op, dtype):
         pytest.skip("eager has no kernel for the dtype")
@@ -45,7 +58,7 @@ def test_of_one_operand(op, dtype, device):
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("op", binary_ufuncs, ids=lambda op: op.full_name)
+@pytest.mark.parametrize("op", BINARY, ids=lambda op: op.full_name)
 def test_of_two_operands(op, dtype, device):
     if not supports(op, dtype):
         pytest.skip("eager has no kernel for the dtype")
