@@ -99,7 +99,7 @@ V Builder::infinite_where_a_part_is(V a, V size) {
 
 // --- kArctangents --------------------------------------------------------------------------------
 
-// atan2 by 2 of twice x: the same, to the bit, and of no constant 1.
+// atan2 by 2 of twice x: doubling is exact, and nothing is left of the constant 1.
 V Builder::atan(V x) {
   if (!target_.makes(Mistake::kArctangents)) return unary("chlo.atan", x);
   return binary("stablehlo.atan2", add(x, x), constant(2, x.type));
