@@ -32,10 +32,10 @@ COLUMNS = (
 )
 
 
-def resident_kib() -> int:
-    """Memory of the process, in KiB."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0])
+def status_kib(field: str, pid: int | str = "self") -> int:
+    """A figure of /proc/PID/status: VmRSS, VmHWM (the most since clear_refs was written)."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split(f"{field}:")[1].split()[0])
 
 
 def kind_of(header: str) -> str:
@@ -59,12 +59,6 @@ def mapped(pid: int) -> dict[str, float]:
     return sums
 
 
-def most_resident(pid: int) -> float:
-    """MB since clear_refs was written."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
-
-
 def at_rest(pid: int) -> dict[str, float]:
     """`mapped`, once the temporary memory of the last program is gone: the least of two seconds."""
     looks = []
@@ -79,7 +73,7 @@ def row(name: str, c: Contestant) -> tuple[str, float]:
     Path(f"/proc/{c.process.pid}/clear_refs").write_text("5")
     c.go()
     told, kinds = c.rounds[-1], at_rest(c.process.pid)
-    most = most_resident(c.process.pid)
+    most = status_kib("VmHWM", c.process.pid) / 1024
     cells = [
         *(sum(kinds.values()), most, c.first["rss"], kinds["data"]),
         *(told.get("free"), told.get("live")),
@@ -128,13 +122,14 @@ def growth(steps: int, gate: Gate) -> None:
         gc.collect()
 
     train(WARM_UP)
-    first, most = resident_kib(), 0
+    first, most = status_kib("VmRSS"), 0
     device = torch_pjrt.memory()["live_bytes"]
     start = time.perf_counter()
     for part in range(10):
         train(steps // 10)
-        most = max(most, resident_kib())
-        print(f"{(part + 1) * steps // 10:>7} steps: {resident_kib()} KiB", flush=True)
+        now = status_kib("VmRSS")
+        most = max(most, now)
+        print(f"{(part + 1) * steps // 10:>7} steps: {now} KiB", flush=True)
     share = (most / first - 1) * 100
     spent = (time.perf_counter() - start) / steps
     print(

@@ -29,7 +29,7 @@ from typing import IO, Any, cast
 # Before the models import torch_pjrt, which reads it then: a first step compiles.
 os.environ["TORCH_PJRT_CACHE"] = "off"
 
-from contestant import serve
+from contestant import nothing, serve
 from models import MODELS
 
 
@@ -103,7 +103,7 @@ def work(model: str, contestant: str, steps: int) -> None:
         torch_pjrt.sync(wait=True)
         return loss.detach()
 
-    serve(train, steps, held if device == "xla" else lambda: {})
+    serve(train, steps, held if device == "xla" else nothing)
 
 
 class Contestant:

@@ -31,7 +31,10 @@ def _limit_of(fn: Any, most: int | None) -> _C.GraphLimit | None:
 
 @contextlib.contextmanager
 def under(limit: _C.GraphLimit | None) -> Iterator[None]:
-    """What this thread syncs inside counts as graphs of the limit's function."""
+    """What this thread syncs inside counts as graphs of the limit's function; None: as before."""
+    if limit is None:
+        yield
+        return
     before = _C.exchange_graph_limit(limit)
     try:
         yield
@@ -66,7 +69,7 @@ def compile(
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         _C.sync(False)
-        with under(limit) if limit else contextlib.nullcontext():
+        with under(limit):
             with no_cuts() if full_graph else contextlib.nullcontext():
                 out = fn(*args, **kwargs)
             _C.sync(False)

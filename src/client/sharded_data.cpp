@@ -85,6 +85,15 @@ DataPtr upload_parts(ComputationClient& client, const HostBuffer& from, const sh
   return std::make_shared<ShardedData>(from.type, device, sharding, std::move(parts));
 }
 
+DataPtr upload_alike(ComputationClient& client, const HostBuffer& part, const shard::Ref& sharding,
+                     ir::Type whole, int device) {
+  HostBuffer copied = part;
+  copied.owner = nullptr;
+  std::vector<DataPtr> parts;
+  for (int d : sharding->devices) parts.push_back(client.transfer_to_device(copied, d));
+  return std::make_shared<ShardedData>(whole, device, sharding, std::move(parts));
+}
+
 DataPtr spread(ComputationClient& client, const DataPtr& data, const shard::Ref& over) {
   static probe::Counter& spreads = probe::counter("SpreadBuffers");
   spreads.add();

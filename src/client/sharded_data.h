@@ -30,6 +30,10 @@ class ShardedData final : public Data {
 // Cuts host bytes and uploads each device's part. `device`: the one that the tensor is of.
 DataPtr upload_parts(ComputationClient& client, const HostBuffer& from, const shard::Ref& sharding,
                      int device);
+// The same bytes as each device's part of data of type `whole`: copies, any of which may be given
+// away.
+DataPtr upload_alike(ComputationClient& client, const HostBuffer& part, const shard::Ref& sharding,
+                     ir::Type whole, int device);
 // Data of one device on all of `over`, itself among the parts where its device is one of them.
 DataPtr spread(ComputationClient& client, const DataPtr& data, const shard::Ref& over);
 // Data of one device cut into parts: by the host. Blocks.

@@ -114,10 +114,7 @@ client::DataPtr upload_fill(client::ComputationClient& client, const ir::Node& n
   encode(n.scalar(), type.dtype(), bytes);
   repeat(bytes, element, total);
   if (!sharding) return client.transfer_to_device({bytes, type, owner}, device);
-  std::vector<client::DataPtr> parts;  // all alike: each a copy, because it may be given away
-  for (int d : sharding->devices)
-    parts.push_back(client.transfer_to_device({bytes, type, nullptr}, d));
-  return std::make_shared<client::ShardedData>(whole, device, sharding, std::move(parts));
+  return client::upload_alike(client, {bytes, type, owner}, sharding, whole, device);
 }
 
 const client::DataPtr& upload_once(client::ComputationClient& client, const ir::Node& n, int device,
@@ -172,22 +169,24 @@ namespace {
 
 template <class T>
 client::DataPtr upload_vector(client::ComputationClient& client, std::vector<T> v, DType dtype,
-                              int device) {
+                              int device, const std::vector<int>& mesh) {
   auto owner = std::make_shared<std::vector<T>>(std::move(v));
   auto n = static_cast<int64_t>(owner->size());
-  return client.transfer_to_device(
-      {owner->data(), ir::make_type(dtype, std::span(&n, 1)), owner, false}, device);
+  ir::Type type = ir::make_type(dtype, std::span(&n, 1));
+  client::HostBuffer bytes{owner->data(), type, owner, false};
+  if (mesh.empty()) return client.transfer_to_device(bytes, device);
+  return client::upload_alike(client, bytes, shard::replicated_over(mesh), type, device);
 }
 
 }  // namespace
 
 client::DataPtr upload_numbers(client::ComputationClient& client, std::vector<int64_t> v,
-                               int device) {
-  return upload_vector(client, std::move(v), DType::kS64, device);
+                               int device, const std::vector<int>& mesh) {
+  return upload_vector(client, std::move(v), DType::kS64, device, mesh);
 }
-client::DataPtr upload_numbers(client::ComputationClient& client, std::vector<double> v,
-                               int device) {
-  return upload_vector(client, std::move(v), DType::kF64, device);
+client::DataPtr upload_numbers(client::ComputationClient& client, std::vector<double> v, int device,
+                               const std::vector<int>& mesh) {
+  return upload_vector(client, std::move(v), DType::kF64, device, mesh);
 }
 
 }  // namespace tp::exec

@@ -31,9 +31,10 @@ struct Numbers64 {
 };
 // The numbers of a plan's leaves, and those of its general program.
 Numbers64 numbers_of(const Plan& plan);
+// On `device`; or, where `mesh` has devices, on all of them.
 client::DataPtr upload_numbers(client::ComputationClient& client, std::vector<int64_t> v,
-                               int device);
-client::DataPtr upload_numbers(client::ComputationClient& client, std::vector<double> v,
-                               int device);
+                               int device, const std::vector<int>& mesh = {});
+client::DataPtr upload_numbers(client::ComputationClient& client, std::vector<double> v, int device,
+                               const std::vector<int>& mesh = {});
 
 }  // namespace tp::exec

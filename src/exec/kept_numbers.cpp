@@ -3,31 +3,18 @@
 #include <cstring>
 #include <utility>
 
-#include "client/sharded_data.h"
 #include "exec/fill.h"
 
 namespace tp::exec {
 
 using client::DataPtr;
 
-namespace {
-
-template <class T>
-DataPtr upload(client::ComputationClient& client, const Plan& plan, std::vector<T> v) {
-  const std::vector<int>& mesh = plan.placement.devices;
-  if (mesh.empty()) return upload_numbers(client, std::move(v), plan.device);
-  std::vector<DataPtr> parts;
-  for (int d : mesh) parts.push_back(upload_numbers(client, v, d));
-  ir::Type type = parts[0]->type();
-  return std::make_shared<client::ShardedData>(type, plan.device, shard::replicated_over(mesh),
-                                               std::move(parts));
-}
-
-}  // namespace
-
 template <class T>
 DataPtr KeptNumbers::get(client::ComputationClient& client, const Plan& plan, std::vector<T> v) {
-  if (v.size() > kMostNumbers) return upload(client, plan, std::move(v));
+  auto upload = [&] {
+    return upload_numbers(client, std::move(v), plan.device, plan.placement.devices);
+  };
+  if (v.size() > kMostNumbers) return upload();
   std::vector<uint64_t> words(v.size());
   std::memcpy(words.data(), v.data(), v.size() * sizeof(T));
   Hash128 key = mix(plan.key.total, std::is_floating_point_v<T>);
@@ -39,7 +26,7 @@ DataPtr KeptNumbers::get(client::ComputationClient& client, const Plan& plan, st
     if (again && e->data) return e->data;
     if (!again) entries_.put(key, {words, nullptr});
   }
-  DataPtr data = upload(client, plan, std::move(v));
+  DataPtr data = upload();
   if (again) {
     std::lock_guard lock(mu_);
     entries_.put(key, {std::move(words), data});

@@ -6,7 +6,6 @@
 #pragma once
 #include <cstdint>
 #include <mutex>
-#include <span>
 #include <vector>
 
 #include "base/hash.h"

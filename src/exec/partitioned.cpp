@@ -22,11 +22,13 @@ DataPtr fit(client::ComputationClient& client, const Program& program, size_t sl
     bool fits =
         wanted ? shard::same(*has, *wanted) : has->replicated() && has->devices == p.devices;
     if (fits) return argument;
+    std::string_view whole = p.partitioned() ? "{replicated}" : "one device";
     fail(Code::kValue,
          cat("execute: argument ", slot, " ", argument->type().text(), " is sharded ", has->text,
-             ", the program was compiled for ", wanted ? wanted->text : "{replicated}"),
-         "compile or capture again, or mark_sharding it as before");
+             ", the program was compiled for ", wanted ? wanted->text : whole),
+         cat("compile or capture again", p.partitioned() ? ", or mark_sharding it as before" : ""));
   }
+  if (!p.partitioned()) return argument;
   if (wanted) return client::cut(client, argument, wanted);
   return client::spread(client, argument, shard::replicated_over(p.devices));
 }

@@ -9,8 +9,9 @@
 
 namespace tp::exec {
 
-// `argument` as the program wants parameter `slot`: data of one device is put on all of them, cut
-// where the program wants it cut. Throws kValue where it is sharded otherwise.
+// `argument` as the program wants parameter `slot`: for a program on a mesh, data of one device is
+// put on all of them, cut where the program wants it cut. Throws kValue where it is sharded
+// otherwise.
 client::DataPtr fit(client::ComputationClient& client, const Program& program, size_t slot,
                     const client::DataPtr& argument);
 

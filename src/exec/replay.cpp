@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/text.h"
 #include "exec/partitioned.h"
 #include "shard/sharding.h"
 
@@ -54,44 +53,29 @@ Replay::Source Replay::source_of(const ir::Node& leaf, const LeafRoles& roles, i
   return {-1, std::move(held)};
 }
 
-DataPtr Replay::placed(DataPtr argument, size_t slot) const {
-  if (!program_->placement.partitioned()) return argument;
-  return fit(executor_.client(), *program_, slot, argument);
-}
-
 void Replay::put_numbers(const Call& call, std::vector<DataPtr>& to) const {
-  client::ComputationClient& client = executor_.client();
+  auto upload = [this](auto numbers) {
+    return upload_numbers(executor_.client(), std::move(numbers), device_,
+                          program_->placement.devices);
+  };
   if (!numbers_.integers.empty()) {
     if (seeds_.empty()) {
       std::lock_guard lock(mu_);
-      if (!integers_)
-        integers_ = placed(upload_numbers(client, numbers_.integers, device_), to.size());
+      if (!integers_) integers_ = upload(numbers_.integers);
       to.push_back(integers_);
     } else {
       std::vector<int64_t> now = numbers_.integers;
       for (uint32_t at : seeds_) now[at] = call.seed;
       for (auto [at, delta] : offsets_) now[at] = call.offset + delta;
-      to.push_back(upload_numbers(client, std::move(now), device_));
+      to.push_back(upload(std::move(now)));
     }
   }
   if (!numbers_.reals.empty()) {
     std::lock_guard lock(mu_);
-    if (!reals_) reals_ = placed(upload_numbers(client, numbers_.reals, device_), to.size());
+    if (!reals_) reals_ = upload(numbers_.reals);
     to.push_back(reals_);
   }
 }
-
-namespace {
-// What a program of one device takes; `fit` says the same of programs on meshes.
-void check_whole(std::span<const DataPtr> arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i)
-    if (const shard::Ref& has = arguments[i]->sharding())
-      fail(Code::kValue,
-           cat("execute: argument ", i, " ", arguments[i]->type().text(), " is sharded ", has->text,
-               ", the program was compiled for one device"),
-           "compile or capture again");
-}
-}  // namespace
 
 std::vector<DataPtr> Replay::run(const Call& call) const {
   std::vector<DataPtr> outputs;
@@ -101,7 +85,8 @@ std::vector<DataPtr> Replay::run(const Call& call) const {
     args.reserve(buffers_.size() + 2);
     for (const Source& s : buffers_) args.push_back(s.of(call.arguments));
     put_numbers(call, args);
-    if (shard::any() && !program_->placement.partitioned()) check_whole(args);
+    if (shard::any() && !program_->placement.partitioned())
+      for (size_t i = 0; i < args.size(); ++i) fit(executor_.client(), *program_, i, args[i]);
     std::vector<uint8_t> donated;
     for (auto [slot, argument] : donor_slots_) {
       if (call.may_donate.empty() || !call.may_donate[argument]) continue;

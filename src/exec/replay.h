@@ -68,8 +68,6 @@ class Replay {
     Source source;
   };
   Source source_of(const ir::Node& leaf, const LeafRoles& roles, int device) const;
-  // On the devices of the program.
-  client::DataPtr placed(client::DataPtr argument, size_t slot) const;
   void put_numbers(const Call& call, std::vector<client::DataPtr>& to) const;
 
   Executor& executor_;

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from eager import mapped, moved, tensors_in
-from test_ops import OPS, difference, ends
+from test_ops import OPS, difference, ends, fallbacks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_pjrt
@@ -352,10 +352,6 @@ class Swept:
     programs: int = 0
     values: int = 0
     wrong: str = ""
-
-
-def fallbacks() -> int:
-    return sum(n for k, n in torch_pjrt.metrics.counters().items() if k.startswith("aten::"))
 
 
 def on_device(call: Call, place: Place, v: Number) -> list[torch.Tensor]:

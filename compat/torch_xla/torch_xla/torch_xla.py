@@ -96,7 +96,7 @@ def compile(
 def _block(full_graph: bool, most: int | None) -> Iterator[None]:
     sync()
     cuts = torch_pjrt.no_cuts() if full_graph else contextlib.nullcontext()
-    counted = _step.under(_C.GraphLimit("a block", most)) if most else contextlib.nullcontext()
+    counted = _step.under(_C.GraphLimit("a block", most) if most else None)
     with _counts.in_function(), torch_pjrt.eager_mode(False), counted, cuts:
         yield
         sync()

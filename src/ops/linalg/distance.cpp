@@ -59,21 +59,8 @@ V power(Builder& b, V x, V p) {
 }
 
 // The p-norm of the differences over their last dim.
-V norm_of(Builder& b, V diff, const Order& order) {
-  double p = order.p;
-  V size = b.abs(diff);
-  IntList last{diff.rank() - 1};
-  if (order.is_input) return norm_of_order(b, size, order.value, last);
-  if (p == 0) {
-    V some = b.convert(b.compare(diff, 0, Cmp::kNe), diff.dtype());
-    return b.reduce(some, last, Builder::Red::kSum);
-  }
-  if (p == 1) return b.reduce(size, last, Builder::Red::kSum);
-  if (p == 2) return b.sqrt(b.reduce(b.mul(diff, diff), last, Builder::Red::kSum));
-  if (p == kInf) return b.reduce(b.max(size, 0.0), last, Builder::Red::kMax);
-  V one = b.ones(order.value.type);
-  V sum = b.reduce(power(b, size, order.value), last, Builder::Red::kSum);
-  return power(b, sum, b.div(one, order.value));
+V norm_of_last(Lowering& l, V diff) {
+  return norm_of(l, "p", l.builder().abs(diff), IntList{diff.rank() - 1});
 }
 
 V sign_of(Builder& b, V x) {
@@ -195,7 +182,7 @@ void cdist(Lowering& l, std::vector<V>& out) {
   IntList dims(l.out().dims().begin(), l.out().dims().end());
   dims.push_back(m);
   V diff = b.sub(spread_rows(b, x, dims), spread_columns(b, y, dims));
-  out.push_back(norm_of(b, diff, Order(l)));
+  out.push_back(norm_of_last(l, diff));
 }
 
 // The gradient has x1's rows and columns and both arguments' batch dims.
@@ -255,7 +242,7 @@ void pdist(Lowering& l, std::vector<V>& out) {
   V i = first_of_pair(b, k, x.dim(0));
   V j = b.add(b.sub(k, pairs_before(b, i, x.dim(0))), b.add(i, 1.0));
   V diff = b.sub(take_along_list(b, x, i, 0), take_along_list(b, x, j, 0));
-  out.push_back(norm_of(b, diff, Order(l)));
+  out.push_back(norm_of_last(l, diff));
 }
 
 // v of each pair as a symmetric matrix; the diagonal holds some pair's value.

@@ -3,7 +3,6 @@
 #include "ops/nn/norm.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "ops/core/eager_text.h"
@@ -249,23 +248,10 @@ void renorm_lower(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V x = computed(l, "self"), size = b.abs(x);
   int64_t dim = l.dim("dim", x.rank());
-  double p = l.f("p");
   IntList reduced;
   for (int64_t i = 0; i < x.rank(); ++i)
     if (i != dim) reduced.push_back(i);
-  V norm;
-  if (l.input("p")) {
-    norm = norm_of_order(b, size, l.number("p", ir::scalar_type(DType::kF64)), reduced);
-  } else if (std::isinf(p)) {
-    norm = b.reduce(size, reduced, Builder::Red::kMax);
-  } else {
-    V power = p == 1   ? size
-              : p == 2 ? b.mul(size, size)
-                       : b.binary("stablehlo.power", size, b.constant(p, size.type));
-    norm = b.reduce(power, reduced, Builder::Red::kSum);
-    if (p == 2) norm = b.sqrt(norm);
-    if (p != 1 && p != 2) norm = b.binary("stablehlo.power", norm, b.constant(1 / p, norm.type));
-  }
+  V norm = norm_of(l, "p", size, reduced);
   V most = l.number("maxnorm", norm.type);
   V factor = b.select(b.compare(norm, most, hlo::Cmp::kGt), b.div(most, b.add(norm, 1e-7)),
                       b.ones(norm.type));

@@ -23,6 +23,7 @@ struct Resize {
   V input;       // the scale where it is an input of the program, f64
   bool exact_sizes =
       false;  // this kernel of eager's goes by the sizes where they are equal or doubled
+  bool by_sizes() const { return exact_sizes && (out == in || out == 2 * in); }  // nearest
 };
 
 // Distance between neighbouring targets, in sources.
@@ -41,7 +42,7 @@ T position_of(const Resize& r, T step, int64_t i) {
 
 template <class T>
 int64_t nearest(const Resize& r, Filter f, int64_t i) {
-  if (r.exact_sizes && (r.out == r.in || r.out == 2 * r.in)) return i * r.in / r.out;
+  if (r.by_sizes()) return i * r.in / r.out;
   T step = step_of<T>(r);
   T at = f == Filter::kNearest ? step * static_cast<T>(i) : step * (static_cast<T>(i) + T(0.5));
   return std::min(static_cast<int64_t>(std::floor(static_cast<float>(at))), r.in - 1);
@@ -230,7 +231,7 @@ bool is_scaled(const Resize& r, Filter f) {
   if (!r.input || r.align_corners) return false;
   if (f == Filter::kLinear) return r.in != r.out;
   if (f == Filter::kCubic) return !r.exact_sizes;
-  return !(r.exact_sizes && (r.out == r.in || r.out == 2 * r.in));
+  return !r.by_sizes();
 }
 
 // The k-th taps of all positions. A single tap has no weight.

@@ -1,6 +1,5 @@
 // Reductions to values. Narrow floats are summed in f32 and rounded once. Reductions that also give
 // positions: reduction_index.cpp.
-#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -141,20 +140,6 @@ V magnitude(Lowering& l) {
     return b.abs(b.convert(x, ir::complex_dtype(d)));
   }
   return b.abs(b.convert(x, d));
-}
-
-V norm_of(Lowering& l, const char* order, V x, Ints dims) {
-  Builder& b = l.builder();
-  const Type f64 = ir::scalar_type(DType::kF64);
-  if (l.input(order)) return norm_of_order(b, x, l.number(order, f64), dims);
-  double p = l.f_or(order, 2);
-  if (p == kInf) return b.reduce(x, dims, Red::kMax);
-  if (p == -kInf) return b.reduce(x, dims, Red::kMin);
-  if (p == 0) return b.reduce(b.convert(b.convert(x, DType::kPred), x.dtype()), dims, Red::kSum);
-  if (p == 1) return b.reduce(x, dims, Red::kSum);
-  if (p == 2) return b.sqrt(b.reduce(b.mul(x, x), dims, Red::kSum));
-  V s = b.reduce(b.binary("stablehlo.power", x, b.constant(p, x.type)), dims, Red::kSum);
-  return b.binary("stablehlo.power", s, b.constant(1 / p, s.type));
 }
 
 template <Text order>
