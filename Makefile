@@ -144,7 +144,7 @@ suite-%: build
 
 # The whole OpInfo database in every dtype and form; writes docs/op-coverage.md.
 conformance: build
-	$(PY) tests/ops/conformance.py
+	$(PY) tests/ops/conformance.py --jobs 2
 
 demo: build
 	$(PY) examples/digits.py
@@ -160,7 +160,7 @@ peer: build
 N ?= 1000
 SEED ?= 1
 fuzz: build
-	TORCH_PJRT_CACHE=off $(PY) tests/fuzz -n $(N) --seed $(SEED) --keep-going
+	TORCH_PJRT_CACHE=off $(PY) tests/fuzz -n $(N) --seed $(SEED) -j 2 --keep-going
 
 # CHECK=--check: a figure over its budget fails, once all have been printed.
 CHECK ?=

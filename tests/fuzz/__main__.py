@@ -6,6 +6,7 @@ found. A failing program is made as small as it gets, printed as runnable Python
 
 import argparse
 import contextlib
+import subprocess
 import sys
 import time
 import warnings
@@ -62,8 +63,8 @@ def report(number: int, chunk: Chunk) -> None:
         print(text, flush=True)
 
 
-def run(first: int, programs: int, keep_going: bool) -> int:
-    """Runs chunks until enough programs ran; gives how many programs failed."""
+def run(first: int, programs: int, keep_going: bool, step: int) -> int:
+    """Runs chunks, every `step`-th seed, until enough programs ran; gives how many failed."""
     FOUND.mkdir(parents=True, exist_ok=True)
     done, failed, number, start = 0, 0, first, time.time()
     while done < programs and (keep_going or not failed):
@@ -79,8 +80,19 @@ def run(first: int, programs: int, keep_going: bool) -> int:
         with (FOUND / "seeds.txt").open("a") as f:
             f.write(line + "\n")
         print(f"{line}; {done} in {time.time() - start:.0f} s", flush=True)
-        number += 1
+        number += step
     return failed
+
+
+def beside(jobs: int, asked: argparse.Namespace) -> int:
+    """The same in processes that each take a share of the programs, and every `jobs`-th seed."""
+    command = [sys.executable, *sys.argv, "-j", "1", "--step", str(jobs)]
+    share = -(-asked.n // jobs)
+    running = [
+        subprocess.Popen([*command, "-n", str(share), "--seed", str(asked.seed + k)])
+        for k in range(jobs)
+    ]
+    return max([child.wait() for child in running], key=abs)
 
 
 def main() -> int:
@@ -88,10 +100,14 @@ def main() -> int:
     parser.add_argument("-n", type=int, default=1000, help="programs")
     parser.add_argument("--seed", type=int, default=1, help="the first chunk's seed")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at a failure")
+    parser.add_argument("-j", type=int, default=1, help="processes")
+    parser.add_argument("--step", type=int, default=1, help="from one chunk's seed to the next")
     asked = parser.parse_args()
+    if asked.j > 1:
+        return beside(asked.j, asked)
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    failed = run(asked.seed, asked.n, asked.keep_going)
+    failed = run(asked.seed, asked.n, asked.keep_going, asked.step)
     print(f"{torch_pjrt.metrics.compiles()} compiles, {failed} programs failed")
     return 1 if failed else 0
 
