@@ -176,6 +176,8 @@ struct Row {
   Out out = {};
   // Throws with eager's words where the in-place form may not write a tensor of that dtype.
   void (*check_inplace)(DType self) = nullptr;
+  // Eager refuses some values of the run-time numbers, in its shape function or `check`.
+  bool refuses_numbers = false;
   // Integers by what may be the number 0: eager raises then; of tensors nobody looks.
   bool divides = false;
   Masks masks = Masks::kNone;

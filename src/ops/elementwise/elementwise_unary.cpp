@@ -183,7 +183,9 @@ void logit(Lowering& l, std::vector<V>& out) {
   if (l.f_or("eps", -1) >= 0) {
     V eps = l.number("eps", ir::scalar_type(DType::kF64)), rest = b.sub(b.ones(eps.type), eps);
     auto bound = [&](V v) { return b.broadcast_to(b.convert(v, x.dtype()), x.dims()); };
-    x = b.min(b.max(x, bound(eps)), bound(rest));
+    // In eager's order, which tells where the bounds cross.
+    V low = bound(eps), high = bound(rest), below = b.compare(x, low, Cmp::kLt);
+    x = b.select(below, low, b.select(b.compare(x, high, Cmp::kGt), high, x));
   }
   put(l, out, b.log(b.div(x, b.sub(b.ones(x.type), x))));
 }

@@ -166,7 +166,7 @@ void type_cdist(const Args& a, std::vector<Type>& out) {
   if (columns(x) != columns(y))
     fail(Code::kRuntime, cat("X1 and X2 must have the same number of columns. X1: ", columns(x),
                              " X2: ", columns(y)));
-  if (a.f("p") < 0) fail(Code::kRuntime, "cdist only supports non-negative p values");
+  if (!(a.f("p") >= 0)) fail(Code::kRuntime, "cdist only supports non-negative p values");
   check_distance_dtypes(a);
   IntList dims = batch_dims(x, y);
   dims.push_back(x.dim(static_cast<size_t>(x.rank() - 2)));

@@ -107,7 +107,8 @@ Family sort() {
       {.name = "aten::histc",
        .type = histc_type,
        .lower = histc_lower,
-       .out = {.check = out_wants<histogram_words>}},
+       .out = {.check = out_wants<histogram_words>},
+       .refuses_numbers = true},
   };
   return kRows;
 }

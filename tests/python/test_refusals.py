@@ -1,0 +1,56 @@
+"""A number that eager refuses is refused also once others of the same op were accepted: run-time
+numbers are no part of a type, which is what a call is checked with at its first time only."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+X = torch.linspace(-1, 1, 24).view(4, 6)
+o = torch.ops.aten
+
+REFUSED: dict[str, tuple[Callable[[torch.Tensor, float], torch.Tensor], list[float]]] = {
+    "softshrink": (o.softshrink, [-1.0, float("nan"), float("inf")]),
+    "renorm": (lambda x, v: x.renorm(2.0, 0, v), [-1.0, float("nan")]),
+    "elu_backward": (lambda x, v: o.elu_backward(x, v, 1.0, 1.0, True, x), [-1.0]),
+    "leaky_relu_backward": (lambda x, v: o.leaky_relu_backward(x, x, v, True), [-1.0]),
+    "cdist": (lambda x, v: torch.cdist(x, x, v), [-1.0, float("nan")]),
+}
+
+
+def outcome(call: Callable[[], torch.Tensor]) -> tuple[type | None, str]:
+    """The type and first line of what it raises."""
+    try:
+        call()
+    except Exception as e:
+        return type(e), str(e).splitlines()[0]
+    return None, ""
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_number_that_eager_refuses_is_refused_after_others_were_accepted(name: str) -> None:
+    op, refused = REFUSED[name]
+    x = X.to("xla")
+    for accepted in (0.25, 0.5, 0.75):
+        op(x, accepted)
+    for value in refused:
+        want = outcome(lambda v=value: op(X, v))
+        assert want[0] is not None
+        assert outcome(lambda v=value: op(x, v)) == want
+
+
+@pytest.mark.parametrize("dims", (2, 3))
+@pytest.mark.parametrize("size", (0, -1))
+def test_fractional_pooling_of_windows_of_no_values_is_eagers(dims: int, size: int) -> None:
+    pool = getattr(o, f"fractional_max_pool{dims}d")
+    x, samples = torch.randn(1, 3, *[9] * dims), torch.rand(1, 3, dims)
+    kernel = [3] * (dims - 1) + [size]
+    want = pool(x, kernel, [2] * dims, samples)
+    got = pool(x.to("xla"), kernel, [2] * dims, samples.to("xla"))
+    assert all(torch.equal(a, b.cpu()) for a, b in zip(want, got, strict=True))
+
+
+@pytest.mark.parametrize("eps", (0.75, 1.0, 1.5))
+def test_logit_with_bounds_that_cross_is_eagers(eps: float) -> None:
+    x = torch.linspace(-0.5, 1.5, 101)
+    torch.testing.assert_close(x.to("xla").logit(eps).cpu(), x.logit(eps), equal_nan=True)
