@@ -39,8 +39,8 @@ def test_number_that_eager_refuses_is_refused_after_others_were_accepted(name: s
         assert outcome(lambda v=value: op(x, v)) == want
 
 
-@pytest.mark.parametrize("dims", (2, 3))
-@pytest.mark.parametrize("size", (0, -1))
+@pytest.mark.parametrize("dims", [2, 3])
+@pytest.mark.parametrize("size", [0, -1])
 def test_fractional_pooling_of_windows_of_no_values_is_eagers(dims: int, size: int) -> None:
     pool = getattr(o, f"fractional_max_pool{dims}d")
     x, samples = torch.randn(1, 3, *[9] * dims), torch.rand(1, 3, dims)
@@ -50,7 +50,7 @@ def test_fractional_pooling_of_windows_of_no_values_is_eagers(dims: int, size: i
     assert all(torch.equal(a, b.cpu()) for a, b in zip(want, got, strict=True))
 
 
-@pytest.mark.parametrize("eps", (0.75, 1.0, 1.5))
+@pytest.mark.parametrize("eps", [0.75, 1.0, 1.5])
 def test_logit_with_bounds_that_cross_is_eagers(eps: float) -> None:
     x = torch.linspace(-0.5, 1.5, 101)
     torch.testing.assert_close(x.to("xla").logit(eps).cpu(), x.logit(eps), equal_nan=True)
