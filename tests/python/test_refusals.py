@@ -5,16 +5,29 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 
+NAN, INF = float("nan"), float("inf")
 X = torch.linspace(-1, 1, 24).view(4, 6)
 o = torch.ops.aten
 
 REFUSED: dict[str, tuple[Callable[[torch.Tensor, float], torch.Tensor], list[float]]] = {
-    "softshrink": (o.softshrink, [-1.0, float("nan"), float("inf")]),
-    "renorm": (lambda x, v: x.renorm(2.0, 0, v), [-1.0, float("nan")]),
+    "softshrink": (o.softshrink, [-1.0, NAN, INF]),
+    "renorm": (lambda x, v: x.renorm(2.0, 0, v), [-1.0, NAN]),
     "elu_backward": (lambda x, v: o.elu_backward(x, v, 1.0, 1.0, True, x), [-1.0]),
     "leaky_relu_backward": (lambda x, v: o.leaky_relu_backward(x, x, v, True), [-1.0]),
-    "cdist": (lambda x, v: torch.cdist(x, x, v), [-1.0, float("nan")]),
+    "histc": (lambda x, v: torch.histc(x, 4, 0, v), [-1.0, NAN, INF]),
+    "dropout": (lambda x, v: torch.native_dropout(x, v, True)[0], [-1.0, 2.0, NAN]),
+    "rrelu": (lambda x, v: F.rrelu(x, v, 1.0, training=True), [2.0, NAN]),
+    "uniform_": (lambda x, v: torch.empty_like(x).uniform_(v, 1.0), [2.0, NAN, -INF, 1e300]),
+    "normal": (lambda x, v: torch.normal(x, v), [-1.0, NAN]),
+    "normal_": (lambda x, v: torch.empty_like(x).normal_(0, v), [-1.0, NAN]),
+    "cauchy_": (lambda x, v: torch.empty_like(x).cauchy_(0, v), [0.0, -1.0, NAN]),
+    "log_normal_": (lambda x, v: torch.empty_like(x).log_normal_(0, v), [0.0, -1.0, NAN]),
+    "exponential_": (lambda x, v: torch.empty_like(x).exponential_(v), [0.0, -1.0, NAN]),
+    "geometric_": (lambda x, v: torch.empty_like(x).geometric_(v), [0.0, 1.0, NAN]),
+    "bernoulli_": (lambda x, v: torch.empty_like(x).bernoulli_(v), [-1.0, 2.0, NAN]),
+    "cdist": (lambda x, v: torch.cdist(x, x, v), [-1.0, NAN]),
 }
 
 
@@ -54,3 +67,9 @@ def test_fractional_pooling_of_windows_of_no_values_is_eagers(dims: int, size: i
 def test_logit_with_bounds_that_cross_is_eagers(eps: float) -> None:
     x = torch.linspace(-0.5, 1.5, 101)
     torch.testing.assert_close(x.to("xla").logit(eps).cpu(), x.logit(eps), equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["cauchy_", "log_normal_", "exponential_"])
+def test_an_infinite_parameter_that_eager_takes_is_taken(name: str) -> None:
+    REFUSED[name][0](X, INF)
+    REFUSED[name][0](X.to("xla"), INF).cpu()

@@ -137,6 +137,19 @@ void type_pred(const Args& a, std::vector<Type>& out) {
   out.push_back(a.type("self").with(DType::kPred));
 }
 
+double largest_finite(DType t) {
+  switch (t) {
+    case DType::kF16:
+      return 65504.0;
+    case DType::kBF16:
+      return 3.3895313892515355e38;
+    case DType::kF32:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
 void type_binary(const Args& a, std::vector<Type>& out) {
   IntList dims = broadcast_dims(a.type("self").dims(), a.type("other").dims());
   out.push_back(ir::make_type(a.common_dtype({"self", "other"}), dims));

@@ -84,6 +84,9 @@ V times_one(Builder& b, V x);
 V hurwitz_zeta(Builder& b, V x, V q);  // sum of (q + k)^-x, also for q < 0
 V any_of(Builder& b, V x);             // pred, 0-d: is any element true
 
+// Of a real float type.
+double largest_finite(DType t);
+
 // --- type rules ----------------------------------------------------------------------------------
 
 // A dim counted from the end, as at::maybe_wrap_dim: rank 0 counts as 1; kIndex with eager's words.

@@ -153,24 +153,11 @@ V replace_special(Lowering& l, V x, double top) {
   return b.select(neginf_of(b, x), number_or(l, "neginf", x.type, -top), y);
 }
 
-double largest(DType t) {
-  switch (t) {
-    case DType::kF16:
-      return 65504.0;
-    case DType::kBF16:
-      return 3.3895313892515355e38;
-    case DType::kF32:
-      return std::numeric_limits<float>::max();
-    default:
-      return std::numeric_limits<double>::max();
-  }
-}
-
 void nan_to_num(Lowering& l, std::vector<V>& out) {
   Builder& b = l.builder();
   V x = l.in("self");
   if (!ir::is_float(x.dtype()) && !ir::is_complex(x.dtype())) return out.push_back(x);
-  double top = largest(ir::real_dtype(x.dtype()));
+  double top = largest_finite(ir::real_dtype(x.dtype()));
   if (ir::is_float(x.dtype())) return out.push_back(replace_special(l, x, top));
   V re = replace_special(l, real_part(b, x), top);
   out.push_back(make_complex(b, re, replace_special(l, imag_part(b, x), top)));

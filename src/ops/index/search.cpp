@@ -1,6 +1,7 @@
 // isin, searchsorted, bucketize, histc (search.h).
 #include "ops/index/search.h"
 
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -208,6 +209,10 @@ void histc_type(const Args& a, std::vector<Type>& out) {
   if (bins <= 0)
     fail(Code::kRuntime,
          cat("torch.histogram(): bins must be > 0, but got ", bins, " for dimension 0"));
+  double low = a.number_value("min").value_or(0), high = a.number_value("max").value_or(0);
+  if (!std::isfinite(low) || !std::isfinite(high))
+    fail(Code::kRuntime, cat("torch.histc: range of [", low, ", ", high, "] is not finite"));
+  if (low > high) fail(Code::kRuntime, "torch.histc: max must be larger than min");
   out.push_back(self.with(IntList{bins}));
 }
 // Equal bounds stand for the data's own; bounds that are still equal are moved apart by one each.

@@ -329,7 +329,13 @@ void rrelu_lower(Lowering& l, std::vector<V>& out) {
 
 void check_uniform(const Args& a) {
   auto from = a.number_value("from"), to = a.number_value("to");
-  if (from && to && *from > *to)
+  if (!from || !to) return;
+  DType t = ir::real_dtype(a.type("self").dtype());
+  double most = largest_finite(t);
+  for (auto [name, v] : {std::pair{"from", *from}, {"to", *to}})
+    if (!(v >= -most && v <= most))
+      fail(Code::kRuntime, cat(name, " is out of bounds for ", eager_name(t).cpp));
+  if (*from > *to)
     fail(Code::kRuntime, cat("uniform_ expects to return a [from, to) range, but found from=",
                              *from, " > to=", *to));
 }
@@ -338,26 +344,44 @@ struct Range {
   const char* number;
   const char* rule;  // up to the value
   double low, high;
-  bool open;  // the ends are out
+  bool above_low, below_high;  // that end is out
 };
+void check_inside(const Range& range, double v) {
+  bool inside = (range.above_low ? v > range.low : v >= range.low) &&
+                (range.below_high ? v < range.high : v <= range.high);
+  if (!inside) fail(Code::kRuntime, cat(range.rule, v));
+}
 template <const Range& range>
 void check_range(const Args& a) {
-  auto v = a.number_value(range.number);
-  if (!v) return;
-  bool inside =
-      range.open ? *v > range.low && *v < range.high : *v >= range.low && *v <= range.high;
-  if (!inside) fail(Code::kRuntime, cat(range.rule, *v));
+  if (auto v = a.number_value(range.number)) check_inside(range, *v);
 }
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr Range kNormal{"std", "normal expects std >= 0.0, but found std ", 0, kInfinite, false};
-constexpr Range kLogNormal{"std", "log_normal_ expects std > 0.0, but found std=", 0, kInfinite,
+constexpr Range kNormal{"std", "normal expects std >= 0.0, but found std ", 0, kInfinite, false,
+                        false};
+constexpr Range kLogNormal{
+    "std", "log_normal_ expects std > 0.0, but found std=", 0, kInfinite, true, false};
+constexpr Range kCauchy{
+    "sigma", "cauchy_ expects sigma > 0.0, but found sigma=", 0, kInfinite, true, false};
+constexpr Range kExponential{
+    "lambd", "exponential_ expects lambda > 0.0, but found lambda=", 0, kInfinite, true, false};
+constexpr Range kGeometric{"p", "geometric_ expects p to be in (0, 1), but got p=", 0, 1, true,
                            true};
-constexpr Range kCauchy{"sigma", "cauchy_ expects sigma > 0.0, but found sigma=", 0, kInfinite,
-                        true};
-constexpr Range kExponential{"lambd", "exponential_ expects lambda > 0.0, but found lambda=", 0,
-                             kInfinite, true};
-constexpr Range kGeometric{"p", "geometric_ expects p to be in (0, 1), but got p=", 0, 1, true};
-constexpr Range kBernoulli{"p", "bernoulli_ expects p to be in [0, 1], but got p=", 0, 1, false};
+constexpr Range kBernoulli{"p",  "bernoulli_ expects p to be in [0, 1], but got p=", 0, 1, false,
+                           false};
+
+// Eager draws what is kept.
+void check_dropout(const Args& a) {
+  auto p = a.number_value("p");
+  if (p && a.b_or("train", true) && a.type("input").numel() > 0) check_inside(kBernoulli, 1 - *p);
+}
+// Eager's generator looks at the first element that is not above zero, this at every call.
+void check_rrelu(const Args& a) {
+  auto lower = a.number_value("lower"), upper = a.number_value("upper");
+  if (a.b_or("training", false) && !(lower.value_or(0.125) <= upper.value_or(1.0 / 3)))
+    fail(Code::kRuntime,
+         "Expected from <= to to be true, but got false.  (Could this error message be improved?  "
+         "If so, please report an enhancement request to PyTorch.)");
+}
 
 constexpr Row fills(Row r) {
   r.layout = Layout::kIterator;
@@ -434,16 +458,19 @@ Family random() {
       fills({.name = "aten::native_dropout",
              .type = dropout_type,
              .lower = dropout_lower,
-             .numbers = "p"}),
+             .numbers = "p",
+             .check = check_dropout}),
       fills({.name = "aten::rrelu_with_noise_functional",
              .type = rrelu_type,
              .lower = rrelu_lower,
+             .check = check_rrelu,
              .kernels = {{"rrelu_with_noise_out_cpu", takes::kWide, "self"}}}),
       {.name = "aten::rrelu_with_noise",
        .type = rrelu_type,
        .lower = rrelu_lower,
        .special = Special::kRandom,
        .writes = "noise",
+       .check = check_rrelu,
        .kernels = {{"leaky_relu_cpu", takes::kFloats, "self"}}},
       draws({.name = "aten::normal.Tensor_Tensor",
              .type = normal_tensors_type,
@@ -453,6 +480,7 @@ Family random() {
              .type = normal_tensor_type<"mean">,
              .lower = normal_lower,
              .numbers = "std",
+             .check = check_range<kNormal>,
              .kernels = {{"normal_kernel_cpu", takes::kInexact, "mean"}}}),
       draws({.name = "aten::normal.float_Tensor",
              .type = normal_tensor_type<"std">,
