@@ -83,9 +83,10 @@ wheel: $(WHEEL_ENV)/.installed build/.system
 # `make python-3.12`: the wheel of another Python, and the quick tests with it, installed.
 PYTHONS := 3.12 3.13
 OTHER_PYTHONS := $(PYTHONS:%=python-%)
+PYTHON_TORCHES ?= $(TORCHES)
 .PHONY: $(OTHER_PYTHONS)
 $(OTHER_PYTHONS): python-%:
-	@MAKE="$(MAKE)" tools/other_python.sh $* $(lastword $(TORCHES)) $(QUICK) \
+	@MAKE="$(MAKE)" tools/other_python.sh $* "$(PYTHON_TORCHES)" $(QUICK) \
 	  tests/python/test_frames.py
 
 sdist: $(WHEEL_ENV)/.installed
@@ -134,7 +135,8 @@ COMPUTING := tests/cases $(addprefix tests/python/test_,$(addsuffix .py,ops lowe
 # Budgets come first, while the machine is at rest; all stages run, whichever fail.
 .PHONY: nightly nightly-pytest
 nightly: build
-	@MAKE="$(MAKE)" CHECK=--check N=2000 tools/stages.sh -k bench wheel sdist nightly-pytest \
+	@MAKE="$(MAKE)" CHECK=--check N=2000 PYTHON_TORCHES=$(lastword $(TORCHES)) \
+	  tools/stages.sh -k bench wheel sdist nightly-pytest \
 	  $(OTHER_PYTHONS) conformance tsan fuzz $(OTHER_WHEELS:%=suite-%)
 nightly-pytest: build
 	$(PYTEST) --nightly

@@ -120,7 +120,7 @@ def in_process(program: str, device: str, steps: int, tiers: str) -> dict[str, f
 def main() -> int:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--steps", type=int, default=24)
     parser.add_argument("--one", choices=PROGRAMS)
     parser.add_argument("--device", default="xla")
     parser.add_argument("--check", action="store_true", help="exit with 1 where over budget")

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# other_python.sh VERSION TORCH TEST...: makes the wheel of another Python (3.12) and runs tests with
-# it, as somebody who installed it: in an environment of its own that has this torch, outside of the
-# source tree. All of it lies in build/python-VERSION. Where that Python is not on the machine, one
-# line says so, and that is all.
+# other_python.sh VERSION TORCHES TEST...: makes the wheel of another Python (3.12) for these
+# versions of torch and runs tests with it, as somebody who installed it: in an environment of its
+# own that has the last of them, outside of the source tree. All of it lies in
+# build/python-VERSION. Where that Python is not on the machine, one line says so, and that is all.
 set -euo pipefail
-version=$1 torch=$2
+version=$1 torches=$2 torch=${2##* }
 shift 2
 
 # Each is tried: pyenv's python3.12 is on the path, and fails, where another version is selected.
@@ -20,7 +20,7 @@ python=$(find_python) || {
   echo "python-$version: Python $version is not on this machine; its wheel was neither made nor tested"
   exit 0
 }
-${MAKE:-make} --no-print-directory wheel PYTHON="$python"
+${MAKE:-make} --no-print-directory wheel PYTHON="$python" TORCHES="$torches"
 
 here=$PWD/build/python-$version
 wheel=$(ls -t dist/torch_pjrt-*-cp"${version/./}"-*.whl | head -n 1)
