@@ -85,17 +85,17 @@ std::optional<CallSite::Check> decode_check(ir::AttrsView attrs) {
                          is_matrix.boolean()};
 }
 
-c10::IValue value_of(const CallSite::Argument& a,
-                     const std::function<at::Tensor(int64_t)>& operand) {
+c10::IValue value_of(const CallSite::Argument& a, const CallSite::Operand& operand,
+                     const CallSite::Number& number) {
   switch (a.from) {
     case From::kValue:
       return a.value;
     case From::kTensor:
       return operand(a.operands[0]);
     case From::kScalar:
-      return operand(a.operands[0]).item();
+      return number(a.operands[0]);
     case From::kReal:
-      return operand(a.operands[0]).item().toDouble();
+      return number(a.operands[0]).toDouble();
     case From::kList: {
       c10::List<at::Tensor> list;
       for (int64_t i : a.operands) list.push_back(i < 0 ? at::Tensor() : operand(i));
@@ -112,11 +112,15 @@ c10::IValue value_of(const CallSite::Argument& a,
 
 }  // namespace
 
-std::vector<c10::IValue> CallSite::stack(const std::function<at::Tensor(int64_t)>& operand) const {
+std::vector<c10::IValue> CallSite::stack(const Operand& operand, const Number& number) const {
   std::vector<c10::IValue> out;
   out.reserve(args.size() + 2);
-  for (const Argument& a : args) out.push_back(value_of(a, operand));
+  for (const Argument& a : args) out.push_back(value_of(a, operand, number));
   return out;
+}
+
+std::vector<c10::IValue> CallSite::stack(const Operand& operand) const {
+  return stack(operand, [&operand](int64_t i) { return operand(i).item(); });
 }
 
 CallSite decode_call(std::string_view name, ir::AttrsView attrs) {

@@ -31,8 +31,12 @@ struct CallSite {
   std::vector<Argument> args;
   std::optional<Check> check;
 
-  // `operand(i)` gives operand i as a CPU tensor.
-  std::vector<c10::IValue> stack(const std::function<at::Tensor(int64_t)>& operand) const;
+  // `operand(i)` gives operand i as a CPU tensor, and `number(i)` its value where the kernel takes
+  // a number of it.
+  using Operand = std::function<at::Tensor(int64_t)>;
+  using Number = std::function<at::Scalar(int64_t)>;
+  std::vector<c10::IValue> stack(const Operand& operand, const Number& number) const;
+  std::vector<c10::IValue> stack(const Operand& operand) const;
 };
 
 // Throws where this PyTorch has no such operator.

@@ -91,17 +91,24 @@ Step decode_step(const Node& n) {
   return s;
 }
 
+// By op and attributes: node_hash() has the shapes too, which change where graphs do not come back.
+Hash128 step_key(const Node& n) {
+  auto words = n.attrs().words();
+  return mix(hash_bytes(words.data(), words.size_bytes()), reinterpret_cast<uintptr_t>(&n.kind()));
+}
+
 std::shared_ptr<const Step> step_of(const Node& n) {
   constexpr size_t kSteps = 8192;
   static std::mutex mu;
   static auto* steps = new LruMap<Hash128, std::shared_ptr<const Step>>(kSteps);
+  Hash128 key = step_key(n);
   {
     std::lock_guard lock(mu);
-    if (auto* hit = steps->get(n.node_hash())) return *hit;
+    if (auto* hit = steps->get(key)) return *hit;
   }
   auto made = std::make_shared<Step>(decode_step(n));
   std::lock_guard lock(mu);
-  return *steps->put(n.node_hash(), std::move(made));
+  return *steps->put(key, std::move(made));
 }
 
 // Factories read the default dtype of now; it may have been another one when they were recorded.
@@ -173,8 +180,8 @@ class Run {
 
  private:
   struct Slot {
-    std::vector<at::Tensor> values;
-    std::vector<DataPtr> data;  // of what went up as it is, or came from there
+    c10::SmallVector<at::Tensor, 1> values;
+    c10::SmallVector<DataPtr, 1> data;  // of what went up as it is, or came from there
     size_t uses = 0;
   };
 
@@ -192,7 +199,16 @@ class Run {
     s.data[v.index] = std::move(data);
   }
 
-  const at::Tensor& get(const Value& v) const { return slots_.at(v.node.get()).values.at(v.index); }
+  // Of a number once a kernel wants it as a tensor: most are arguments that are numbers.
+  const at::Tensor& get(const Value& v) {
+    Slot& s = slots_.at(v.node.get());
+    if (s.values.empty() && v.node->role() == Role::kNumber) put(v, number_tensor(*v.node));
+    return s.values[v.index];
+  }
+
+  at::Scalar number(const Value& v) {
+    return v.node->role() == Role::kNumber ? to_torch(v.node->scalar()) : get(v).item();
+  }
 
   void compute(const Node& n) {
     switch (n.role()) {
@@ -201,7 +217,7 @@ class Run {
         return put({NodePtrOf(n), 0}, input(data), data);
       }
       case Role::kNumber:
-        return put({NodePtrOf(n), 0}, number_tensor(n));
+        return;
       case Role::kFill:
         return put({NodePtrOf(n), 0}, fill_tensor(n));
       case Role::kInterior:
@@ -241,10 +257,13 @@ class Run {
   }
 
   std::vector<at::Tensor> call(const Node& n, const Step& s) {
-    Stack stack = s.call->stack([&](int64_t i) {
-      const at::Tensor& t = get(n.operands()[static_cast<size_t>(i)]);
-      return s.contiguous ? t.contiguous() : t;
-    });
+    auto operand = [&](int64_t i) -> const Value& { return n.operands()[static_cast<size_t>(i)]; };
+    Stack stack = s.call->stack(
+        [&](int64_t i) {
+          const at::Tensor& t = get(operand(i));
+          return s.contiguous ? t.contiguous() : t;
+        },
+        [&](int64_t i) { return number(operand(i)); });
     std::vector<at::Tensor> written;
     for (size_t w : s.writes) {
       if (stack[w].isTensor() && stack[w].toTensor().defined())
@@ -288,7 +307,7 @@ class Run {
   // May its memory be written: does nobody else read it, now or later?
   bool is_free(const Value& v) const {
     const Slot& s = slots_.at(v.node.get());
-    const at::Tensor& t = s.values.at(v.index);
+    const at::Tensor& t = s.values[v.index];
     return s.uses == 1 && t.use_count() == 1 && t.storage().use_count() == 1 &&
            !borrowed_.contains(t.storage().unsafeGetStorageImpl());
   }
@@ -331,9 +350,10 @@ class Run {
   // A value as a buffer. Nothing else of this run, and none of its inputs, may share its memory:
   // a later launch may overwrite it.
   DataPtr upload(const Value& v) {
+    const at::Tensor& made = get(v);
     Slot& s = slots_.at(v.node.get());
     if (s.data[v.index]) return s.data[v.index];
-    at::Tensor t = s.values[v.index].contiguous();
+    at::Tensor t = made.contiguous();
     const c10::StorageImpl* memory = t.storage().unsafeGetStorageImpl();
     bool own = t.storage_offset() == 0 && t.nbytes() == t.storage().nbytes() &&
                !borrowed_.contains(memory);
