@@ -24,8 +24,12 @@ from fork_server import ForkServer, read_at_start
 import torch_pjrt
 
 ROOT = Path(__file__).resolve().parents[1]
-# Files that take more than half a minute of a processor, in this order.
-LONGEST = ("test_ops", "test_models", "test_accelerator", "test_lowerings", "test_exit")
+# Files that take more than half a minute of a processor, in this order; the first two in
+# `make nightly`, where they build an sdist and train with frameworks.
+LONGEST = (
+    *("test_wheel", "test_frameworks"),
+    *("test_ops", "test_models", "test_accelerator", "test_lowerings", "test_exit"),
+)
 TIMEOUT = 120  # seconds, of a process that a test starts
 RUN_MODULE = """
 import runpy, sys
