@@ -18,15 +18,22 @@ import torch
 from . import _C
 from ._log import logger
 
-__all__ = ["CompiledFunction", "graph_cuts", "openxla"]
+__all__ = ["CompiledFunction", "graph_cuts", "graphs_compiled", "openxla"]
 
+_TORCH = torch.__path__[0]
 _KEPT = 64  # recordings of one function by the integers that it is called with
 _cuts: list[tuple[str, str, str]] = []
+_graphs: list[str] = []
 
 
 def graph_cuts() -> list[tuple[str, str, str]]:
     """(function, op, why) of each op that torch.compile's graphs were cut at."""
     return list(_cuts)
+
+
+def graphs_compiled() -> list[str]:
+    """The functions of torch.compile's graphs that were called: a backward is one of its own."""
+    return list(_graphs)
 
 
 def openxla(
@@ -74,13 +81,34 @@ def _makes_xla(node: torch.fx.Node) -> bool:
 def _compile(
     name: str, gm: torch.fx.GraphModule, _inputs: Sequence[Any]
 ) -> Callable[[list[Any]], Any]:
-    function = CompiledFunction(gm, name)
+    _check_devices(gm)
+    function = CompiledFunction(gm, name, counted=True)
 
     def run(args: list[Any]) -> Any:
         return function(args)
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
+
+
+def _check_devices(gm: torch.fx.GraphModule) -> None:
+    """RuntimeError, as eager's, for a convolution of tensors on several devices.
+
+    FakeTensor knows such a mistake of other ops; its convolution takes the input's device (PyTorch
+    2.13, any device). tests/python/test_compile.py has the reproducer.
+    """
+    ops = (torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default)
+    for n in gm.graph.nodes:
+        if n.op != "call_function" or n.target not in ops:
+            continue
+        vals = [i.meta.get("val") for i in n.all_input_nodes]
+        devices = dict.fromkeys(str(v.device) for v in vals if _is_tensor(v))
+        if len(devices) > 1:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"{' and '.join(devices)}!\n  try: move the other tensor with .to(...)\n"
+                f"  in {n.target.name()}{_line_of(n)}"
+            )
 
 
 class _Recorder(torch.fx.Interpreter):
@@ -125,8 +153,9 @@ def _is_tensor(x: Any) -> bool:
 class CompiledFunction:
     """A graph of AOTAutograd's as programs. Takes a list of arguments and empties it."""
 
-    def __init__(self, gm: torch.fx.GraphModule, name: str) -> None:
+    def __init__(self, gm: torch.fx.GraphModule, name: str, counted: bool = False) -> None:
         self.gm, self.name = gm, name
+        self.counted = counted  # among graphs_compiled(), once it is called
         self.collectives = any("c10d" in str(n.target) for n in gm.graph.nodes)
         self.recordings: OrderedDict[tuple[Any, ...], list[_Recording]] = OrderedDict()
         self.numbers: list[int] | None = None  # places of arguments that are no tensors
@@ -152,6 +181,9 @@ class CompiledFunction:
 
     def _first_call(self, tensors: list[Any], static: tuple[Any, ...]) -> Any:
         with self.lock:
+            if self.counted:
+                _graphs.append(self.name)
+                self.counted = False
             try:
                 recording = self._record(tensors, static)
             except _RefusedError as refused:
@@ -256,8 +288,21 @@ def _merge(tensors: list[Any], static: tuple[Any, ...]) -> list[Any]:
 def _name_of(gm: torch.fx.GraphModule) -> str:
     """Function, file and line of the last op that has them, else the line that called it."""
     for n in reversed(gm.graph.nodes):
-        lines = re.findall(r'File "(.+?)", line (\d+), in (\S+)', n.meta.get("stack_trace") or "")
-        if lines:
+        if lines := _lines_of(n):
             file, line, function = lines[-1]
             return f"{function} ({file.rpartition('/')[2]}:{line})"
     return f"function called at {_C.user_frame() or 'an unknown line'}"
+
+
+def _lines_of(node: torch.fx.Node) -> list[tuple[str, str, str]]:
+    """(file, line, function) of each frame that the op was called from, if that is known."""
+    trace = node.meta.get("stack_trace") or ""
+    return re.findall(r'File "(.+?)", line (\d+), in (\S+)', trace)
+
+
+def _line_of(node: torch.fx.Node) -> str:
+    """Where the user's code called the op, as the last line of an error."""
+    for file, line, function in reversed(_lines_of(node)):
+        if not file.startswith(_TORCH):
+            return f"\n  called at {file.rpartition('/')[2]}:{line} in {function}"
+    return ""

@@ -160,6 +160,27 @@ assert torch.allclose(g(x).cpu(), torch.ones(2).sin() * 2)
 """)
 
 
+def test_graphs_and_calls_of_torch_compile_are_counted(with_compat):
+    with_compat("""
+from torch_xla.debug import metrics as met
+graphs = lambda: met.counter_value("DynamoExtractCompiledGraph")
+calls = lambda: [met.metric_data(f"RunCachedGraph{n}Data") for n in ("Input", "Output")]
+f = torch.compile(lambda v: v.sin() * 2, backend="openxla", dynamic=True)
+met.clear_all()
+assert graphs() is None and calls() == [None, None]
+for n in (4, 5, 5):
+    f(torch.ones(n, 3, device="xla", requires_grad=True))
+assert graphs() == 1 and [c[0] for c in calls()] == [3, 3]
+assert met.metric_data("CompileTime")[0] == 2
+f(torch.ones(4, 3, device="xla", requires_grad=True)).sum().backward()
+assert graphs() == 2 and calls()[0][0] == 5  # backward is a graph of its own
+met.clear_all()
+f(torch.ones(4, 3, device="xla", requires_grad=True))
+assert graphs() is None and calls()[0][0] == 1
+assert met.counter_value("DynamoSyncInputExecuteTime") == 1  # ones were pending
+""")
+
+
 def test_in_eager_mode_compiled_functions_are_counted_apart_from_ops(with_compat):
     with_compat("""
 from torch_xla.debug import metrics as met
@@ -288,6 +309,7 @@ from torch_xla.experimental import custom_kernel
 t = torch.ones(2, device="xla")
 told(lambda: xs.enable_manual_sharding(t, (0,)), "enable_manual_sharding", "manual.region")
 told(lambda: xb.call_jax(print, ()), "call_jax", "no jax")
+told(xs.Mesh([0], (1,)).get_jax_mesh, "get_jax_mesh", "jax.sharding.Mesh")
 told(lambda: custom_kernel.paged_attention(), "paged_attention", "scaled_dot_product")
 told(lambda: torch_xla._XLAC._xla_mark_tensor(t), "_XLAC._xla_mark_tensor", "torch_pjrt.scope")
 told(lambda: torch_xla._XLAC.XlaBuilder(), "_XLAC.XlaBuilder", "xla_builder.Op")

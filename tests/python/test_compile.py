@@ -402,3 +402,29 @@ def test_a_cpu_argument_may_be_changed_once_the_call_has_returned():
         moved, _ = f(x, y)
         x.add_(1)
         assert moved.sum().item() == 0
+
+
+@pytest.mark.parametrize("on_cpu", ["input", "weights"])
+@pytest.mark.parametrize("kind", [nn.Conv2d, nn.ConvTranspose2d])
+def test_a_compiled_convolution_of_two_devices_is_refused_as_eager_refuses_it(kind, on_cpu):
+    m, x = kind(3, 4, 3), torch.ones(2, 3, 8, 8)
+    m, x = (m.to(D), x) if on_cpu == "input" else (m, x.to(D))
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        m(x)
+    line = r"(?s)the same device.*in aten::convolution\n  called at test_compile.py:\d+ in run"
+
+    def run(v):
+        return m(v)
+
+    with pytest.raises(RuntimeError, match=line):
+        compiled(run)(x)
+    assert compiled(run)(x.to(m.weight.device)).shape[1] == 4
+
+
+def test_fake_tensor_does_not_know_that_a_convolution_has_one_device():
+    """Once it does, _compile._check_devices can go."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        out = F.conv2d(torch.empty(2, 3, 8, 8), torch.empty(4, 3, 3, 3, device="xla"))
+    assert out.device.type == "cpu"

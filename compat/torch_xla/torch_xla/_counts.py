@@ -6,6 +6,7 @@ from typing import Any
 
 from torch_pjrt import _C
 from torch_pjrt import metrics as _ours
+from torch_pjrt._compile import graphs_compiled
 
 __all__ = ["add", "clear", "counters", "metrics", "report"]
 
@@ -15,7 +16,9 @@ _COUNTERS = {
     "UncachedCompile": "UncachedCompile",
     "StableHloCompile": "UncachedCompile",  # all programs are compiled from StableHLO
     "ExecuteComputation": "Execute",
+    "DynamoSyncInputExecuteTime": "CompiledInputSync",
 }
+_GRAPHS = "DynamoExtractCompiledGraph"  # of torch.compile and dynamo_bridge
 _METRICS = {
     "CompileTime": "Compile",
     "ExecuteTime": "Execute",
@@ -25,15 +28,19 @@ _METRICS = {
     "TensorToData": "TransferToDevice",
 }
 _BYTES = {"OutboundData": "TransferToDevice", "InboundData": "TransferFromDevice"}
+# One sample a call of a compiled function. Its sum is 0: a call's data is not timed by itself.
+_CALLS = ("RunCachedGraphInputData", "RunCachedGraphOutputData")
 _EAGER = {"CompileTime": "Compile", "ExecuteTime": "Execute"}
 _SHORT_METRICS = (
     "CompileTime", "ExecuteTime", "ExecuteReplicatedTime", "TransferToDeviceTime",
     "TransferFromDeviceTime",
 )  # fmt: skip
-_SHORT_COUNTERS = ("CachedCompile", "MarkStep", "UncachedCompile", "GraphCut")
+_SHORT_COUNTERS = (
+    "CachedCompile", "MarkStep", "UncachedCompile", "GraphCut", "DynamoSyncInputExecuteTime",
+)  # fmt: skip
 _own: dict[str, int] = {}
 _in_functions: dict[str, tuple[int, float]] = {}  # of _EAGER, by our name
-_since: dict[str, dict[str, Any]] = {"counters": {}, "times": {}, "bytes": {}}
+_since: dict[str, dict[str, Any]] = {"counters": {}, "times": {}, "bytes": {}, "calls": {}}
 
 
 def add(name: str, value: int = 1) -> None:
@@ -45,20 +52,27 @@ def clear(counters: bool = False, metrics: bool = False) -> None:
     """From now on they count from zero. Ours go on."""
     if counters:
         _own.clear()
-        _since["counters"] = _ours.counters()
+        _since["counters"] = _all()
     if metrics:
         _since["times"] = _ours.timers()
         _in_functions.clear()
         _since["bytes"] = {n: _amount(n) for n in set(_BYTES.values())}
+        _since["calls"] = {"CompiledCall": _ours.counters().get("CompiledCall", 0)}
+
+
+def _all() -> dict[str, int]:
+    """torch_pjrt's, from its start."""
+    return {**_ours.counters(), _GRAPHS: len(graphs_compiled())}
 
 
 def counters() -> dict[str, int]:
     """Those that are not zero."""
     before = _since["counters"]
-    found = {n: v - before.get(n, 0) for n, v in _ours.counters().items()}
+    found = {n: v - before.get(n, 0) for n, v in _all().items()}
     found = {n: v for n, v in found.items() if v > 0}
     named = {theirs: found[own] for theirs, own in _COUNTERS.items() if own in found}
-    return {**found, **named, **_own}
+    graphs = _own.get(_GRAPHS, 0) + found.get(_GRAPHS, 0)
+    return {**found, **named, **_own, **({_GRAPHS: graphs} if graphs else {})}
 
 
 @contextlib.contextmanager
@@ -101,6 +115,9 @@ def metrics() -> dict[str, tuple[int, float, tuple[Any, ...]]]:
     donated, programs = counters().get("DonatedBuffers", 0), found.get("CompileTime", (0,))[0]
     if programs or donated:  # how many buffers programs were given to overwrite
         found["InputOutputAliasCount"] = (programs or 1, float(donated), ())
+    calls = _ours.counters().get("CompiledCall", 0) - _since["calls"].get("CompiledCall", 0)
+    if calls > 0:
+        found |= dict.fromkeys(_CALLS, (calls, 0.0, ()))
     for theirs, own in _BYTES.items():
         count, total = _grown(_amount(own), _since["bytes"].get(own))
         if count > 0:

@@ -12,6 +12,7 @@ import numpy as np
 from torch_pjrt import spmd
 
 from ... import _XLAC
+from ..._names import later
 
 _global: dict[str, Any] = {"mesh": None}
 
@@ -64,6 +65,11 @@ class Mesh:
     def get_op_sharding(self, partition_spec: Any, flatten_opsharding: bool = False) -> Any:
         """The spec over this mesh."""
         return _XLAC.OpSharding.over(self.ours, partition_spec)
+
+    get_jax_mesh = later(
+        "distributed.spmd.Mesh.get_jax_mesh",
+        "jax.sharding.Mesh over jax's devices, by device_ids and mesh_shape",
+    )
 
     @classmethod
     def from_str(cls, mesh_str: str) -> Mesh | None:

@@ -74,10 +74,10 @@ class CheckpointManager:
         if not (self.should_save(step) or force):
             return False
         self._raise()
-        if self._thread is None:
+        self._queue.put((self._save, step, _sharded_cpu_state_dict(state_dict)))
+        if self._thread is None:  # behind what it has to do: it begins with it at once
             self._thread = threading.Thread(target=self._work, daemon=True)
             self._thread.start()
-        self._queue.put((self._save, step, _sharded_cpu_state_dict(state_dict)))
         return True
 
     def _work(self) -> None:
