@@ -146,7 +146,7 @@ def tests() -> list[str]:
         "`make peer PEER=/path/of/pytorch-xla` (tag v2.9.0) runs the tests that pass on torch_xla"
         f" 2.9.0 on compat. **{totals['pass']} of {totals['all']} pass**;"
         f" {totals['not run']} were not run for this page, {totals['gap']} are gaps with a reason,"
-        f" {totals['left']} fail and are still to be looked into."
+        f" {totals['left']} fail or did not end in time."
         f" {fresh} of {len(rows)} files were run for this page, the others keep its numbers.",
         "",
         "The gaps (`tests/peer/gaps.tsv`) by reason:",
