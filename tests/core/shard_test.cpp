@@ -134,7 +134,9 @@ TEST(Shard, BoxesAreCutAndPutTogether) {
       std::vector<float> part(whole.size() / 4);
       take_box(whole.data(), dims, box, 4, part.data());
       int64_t offset = run_offset(dims, box, 4);
-      if (offset >= 0) EXPECT_EQ(whole[static_cast<size_t>(offset) / 4], part[0]);
+      if (offset >= 0) {
+        EXPECT_EQ(whole[static_cast<size_t>(offset) / 4], part[0]);
+      }
       put_box(back.data(), dims, box, 4, part.data());
     }
     EXPECT_EQ(back, whole);
