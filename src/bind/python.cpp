@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 #include <cxxabi.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pythoncapi_compat.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -34,13 +35,7 @@ std::string directory_of(const char* module) {
 
 // Python ends threads that ask for the GIL while it shuts down by unwinding them, which C++ frames
 // do not survive. Ours wait for the process's end instead, as Python itself has it from 3.14 on.
-bool is_finalizing() {
-#if PY_VERSION_HEX < 0x030D0000
-  return !Py_IsInitialized() || _Py_IsFinalizing();
-#else
-  return !Py_IsInitialized() || Py_IsFinalizing();
-#endif
-}
+bool is_finalizing() { return !Py_IsInitialized() || Py_IsFinalizing(); }
 [[noreturn]] void rest() {
   for (;;) pause();
 }

@@ -185,6 +185,9 @@ void Call::note_divisor(const at::Scalar& s) {
 
 int64_t Call::number(const at::Scalar& s, bool wrapped) {
   note_divisor(s);
+  // A number is no part of a type; but some are asked about with the type.
+  if (op_.row->refuses_numbers && !s.isComplex())
+    key_ = mix(key_, std::bit_cast<uint64_t>(s.toDouble()));
   key_ = mix(
       key_, uint64_t{wrapped});  // a Python number and a 0-d tensor of one type promote differently
   return operand({ir::Node::make_number(to_scalar(s), wrapped), 0}, nullptr);
@@ -262,7 +265,6 @@ void Call::check_numbers(const Inferred& i) const {
 void Call::scalar(const ArgInfo& a, const at::Scalar& s) {
   if (a.must_fit && !small(s)) large_.push_back(s);
   if (a.unit_default && s.isIntegral(false) && s.toLong() == 1) return attrs_.none(a.symbol);
-  if (a.in_key) key_number(s);
   if (!a.as_attr || (a.unless_complex && s.isComplex()))
     return attrs_.operand(a.symbol, number(s, true));
   // toDouble refuses an imaginary part, in eager's words.
@@ -271,13 +273,7 @@ void Call::scalar(const ArgInfo& a, const at::Scalar& s) {
   attrs_.integer(a.symbol, s.toLong());
 }
 
-// A number is no part of a type; but some are asked about with the type.
-void Call::key_number(const at::Scalar& s) {
-  if (!s.isComplex()) key_ = mix(key_, std::bit_cast<uint64_t>(s.toDouble()));
-}
-
 void Call::real(const ArgInfo& a, double v) {
-  if (a.in_key) key_number(at::Scalar(v));
   if (a.as_number)
     attrs_.operand(a.symbol, number(at::Scalar(v), true));
   else

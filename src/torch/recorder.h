@@ -69,7 +69,6 @@ struct ArgInfo {
   bool unless_complex = false;  // but takes a complex one as an operand
   bool as_number = false;       // a float that the row wants as a run-time number
   bool must_fit = false;        // a Scalar that eager's kernel converts to the result's dtype
-  bool in_key = false;          // a run-time number that eager may refuse (Row::refuses_numbers)
   bool unit_default = false;  // an integer default of 1 (alpha, beta, value): 1 is recorded as None
   std::string name;
 };
@@ -164,7 +163,6 @@ class Call {
   int64_t operand(ir::Value v, const Impl* t);
   int64_t number(const at::Scalar& s, bool wrapped);
   void note_divisor(const at::Scalar& s);
-  void key_number(const at::Scalar& s);
   int64_t tensor_operand(const at::Tensor& t, bool may_upload);
   void finish_key(FormKind form);
   const Inferred* lookup() const;

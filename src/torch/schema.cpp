@@ -100,7 +100,6 @@ ArgInfo arg_info(const c10::Argument& a, const ops::Row& row) {
   i.as_attr = has_word(row.baked, name);
   i.unless_complex = i.as_attr && has_word(kMayBeComplex, name);
   i.as_number = has_word(row.numbers, name);
-  i.in_key = row.refuses_numbers && (i.as_number || (i.kind == ArgKind::kScalar && !i.as_attr));
   const auto& d = a.default_value();
   i.unit_default = i.kind == ArgKind::kScalar && d && d->isInt() && d->toInt() == 1;
   return i;

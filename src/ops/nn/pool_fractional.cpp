@@ -49,17 +49,6 @@ void visit(Builder& b, const Planes& p, const std::vector<V>& starts, const IntL
           best);
 }
 
-// What eager starts a window's maximum with, and all there is of a window of no values.
-Indexed nothing_seen(Builder& b, const Planes& p, const std::vector<V>& starts, const IntList& in,
-                     const Type& out) {
-  V position = b.zeros(p.points);
-  for (size_t i = 0; i < starts.size(); ++i) {
-    V start = b.broadcast(starts[i], p.points, IntList{0, static_cast<int64_t>(i) + 1});
-    position = b.add(b.mul(position, b.constant_int(in[i], p.points)), start);
-  }
-  return {b.min_value(p.points.with(out.dtype())), position};
-}
-
 }  // namespace
 
 template <size_t n>
@@ -84,12 +73,12 @@ void fractional_lower(Lowering& l, std::vector<V>& out) {
     V sample = b.reshape(b.slice_dim(samples, 1, from, from + 1), IntList{p.count});
     starts.push_back(window_starts(b, sample, in[i], size[i], kernel[i]));
   }
+  // Of a window of no values eager gives what it starts with: -infinity, where the window begins.
+  bool empty = std::ranges::any_of(kernel, [](int64_t k) { return k <= 0; });
+  if (empty) kernel.assign(n, 1);
   Indexed best;
-  IntList sizes(in.begin(), in.end());
-  if (std::ranges::any_of(kernel, [](int64_t k) { return k <= 0; }))
-    best = nothing_seen(b, p, starts, sizes, l.out(0));
-  else
-    visit(b, p, starts, kernel, sizes, b.zeros(p.points), 0, best);
+  visit(b, p, starts, kernel, IntList(in.begin(), in.end()), b.zeros(p.points), 0, best);
+  if (empty) best.value = b.min_value(best.value.type);
   out.push_back(b.reshape(best.value, l.out(0).dims()));
   out.push_back(b.reshape(best.index, l.out(1).dims()));
 }
