@@ -264,8 +264,7 @@ bool Launches::revive(std::vector<Value>& roots) {
         operands.push_back(now(v));
         changed = changed || !(operands.back() == v);
       }
-      if (changed)
-        lost[n] = {ir::Node::make(n->kind(), operands, n->types(), n->attrs().words()), 0};
+      if (changed) lost[n] = {n->with_operands(operands), 0};
     }
     for (Value& r : roots) r = now(r);
   }

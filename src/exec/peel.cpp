@@ -107,11 +107,7 @@ Core make_core(const ir::Graph& g, const Peeled& p, std::span<const client::Data
       operands.push_back(operand(v));
       same = same && operands.back() == v;
     }
-    if (same) continue;
-    ir::NodePtr copy =
-        Node::make(n->kind(), operands, n->types(), n->attrs().words(), n->sharding());
-    copy->set_location(n->location());
-    made.emplace(n, std::move(copy));
+    if (!same) made.emplace(n, n->with_operands(operands));
   }
   Core core;
   Nodes own(p.core.begin(), p.core.end());

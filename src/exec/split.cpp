@@ -138,9 +138,7 @@ ir::NodePtr Segments::copy(const Node& n,
     same = same && operands.back() == v;
   }
   if (same) return ir::NodePtr::share(const_cast<Node*>(&n));
-  ir::NodePtr made = Node::make(n.kind(), operands, n.types(), n.attrs().words(), n.sharding());
-  made->set_location(n.location());
-  return made;
+  return n.with_operands(operands);
 }
 
 PlanRequest Segments::request(size_t k) {

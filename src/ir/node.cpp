@@ -84,6 +84,13 @@ NodePtr Node::make(const OpKind& kind, std::span<const Value> operands, std::spa
   return p;
 }
 
+NodePtr Node::with_operands(std::span<const Value> operands) const {
+  NodePtr p = make(kind(), operands, types(), attrs().words(), sharding_);
+  p->payload_ = payload_;
+  p->location_ = location_;
+  return p;
+}
+
 NodePtr Node::make_data(Type type, std::shared_ptr<Leaf> payload, ShardingPtr sharding) {
   NodePtr p = allocate(data_kind(), 0, 1, 0);
   new (p->types_begin()) Type(type);

@@ -107,6 +107,10 @@ class Node {
   // dtype is the scalar's own: pred, s64, f64 or c128.
   static NodePtr make_number(const Scalar& value, bool wrapped);
 
+  // The same computation of other operands: kind, types, attributes, regions, sharding and line of
+  // this interior node.
+  NodePtr with_operands(std::span<const Value> operands) const;
+
   const OpKind& kind() const { return *kind_; }
   Role role() const { return kind_->role; }
   const Hash128& node_hash() const { return node_hash_; }

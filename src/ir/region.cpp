@@ -127,10 +127,7 @@ class Copy {
   NodePtr copy(const Node& n) {
     std::vector<Value> operands;
     for (const Value& v : n.operands()) operands.push_back(inner(v));
-    NodePtr made = Node::make(n.kind(), operands, n.types(), n.attrs().words(), n.sharding());
-    made->set_location(n.location());
-    if (n.payload()) hold(*made, n.payload());
-    return made;
+    return n.with_operands(operands);
   }
 
   Dependence depends_;

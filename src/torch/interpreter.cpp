@@ -319,8 +319,7 @@ class Run {
     programs.add();
     std::vector<Value> operands;
     for (const Value& v : n.operands()) operands.push_back(leaf(v));
-    ir::NodePtr one = Node::make(n.kind(), operands, n.types(), n.attrs().words(), n.sharding());
-    one->set_location(n.location());
+    ir::NodePtr one = n.with_operands(operands);
     exec::PlanRequest r;
     std::vector<uint32_t> which;
     for (uint32_t i = 0; i < n.types().size(); ++i) {
