@@ -94,6 +94,21 @@ def compiles() -> Callable[[], object]:
     return counting
 
 
+@pytest.fixture(autouse=True)
+def first_sync_compiles(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """For tests about programs: a graph that was never seen is compiled, also where the suite runs
+    with TORCH_PJRT_TIERS=on."""
+    marked = request.node.get_closest_marker("programs") is not None
+    if not marked and "compiles" not in request.fixturenames:
+        yield
+        return
+    monkeypatch.setenv("TORCH_PJRT_TIERS", "small")  # of the processes that it starts
+    with torch_pjrt.tiers("small"):
+        yield
+
+
 @pytest.fixture(scope="session")
 def fork_servers() -> Iterator[Callable[[str], ForkServer]]:
     """The server that has run an import statement: made at its first use, ended with the tests."""

@@ -30,6 +30,7 @@ from ._scan_layers import scan_layers  # noqa: E402
 from ._scope import ModuleScopes as _ModuleScopes  # noqa: E402
 from ._scope import scope  # noqa: E402
 from ._step import compile  # noqa: E402
+from ._tiers import tiers  # noqa: E402
 
 __all__ = [
     "__version__",
@@ -56,6 +57,7 @@ __all__ = [
     "scope",
     "state",
     "sync",
+    "tiers",
     "wait",
 ]
 

@@ -93,7 +93,9 @@ class Compile:
     def _why(self) -> list[str]:
         if self.fresh:
             return [f"  a new graph: {r}" for r in self.reasons]
-        return [f"  {r}" for r in self.reasons] if self.unexpected else ["  first one at this line"]
+        if self.unexpected or any(r.kind == "part" for r in self.reasons):
+            return [f"  {r}" for r in self.reasons]
+        return ["  first one at this line"]
 
     def __str__(self) -> str:
         head = (

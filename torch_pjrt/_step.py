@@ -8,6 +8,7 @@ from typing import Any
 
 from . import _C
 from ._explain import no_cuts
+from ._tiers import tiers
 
 __all__ = ["compile"]
 
@@ -48,7 +49,7 @@ def compile(
     full_graph: bool = False,
     max_different_graphs: int | None = None,
 ) -> Any:
-    """Makes each call of `fn` one program.
+    """Makes each call of `fn` one program, from the first call on.
 
     What was recorded before is run first, what the call records at its end. With `full_graph` a
     read inside `fn` raises a RuntimeError at its line instead of cutting the program in two.
@@ -69,7 +70,7 @@ def compile(
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         _C.sync(False)
-        with under(limit):
+        with under(limit), tiers("off"):
             with no_cuts() if full_graph else contextlib.nullcontext():
                 out = fn(*args, **kwargs)
             _C.sync(False)

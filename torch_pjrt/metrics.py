@@ -42,8 +42,8 @@ def clear() -> None:
 
 
 def compiles() -> int:
-    """Programs compiled since the start, or since `clear`."""
-    return timers().get("Compile", (0, 0.0))[0]
+    """Programs whose compile began since the start, or since `clear`."""
+    return counters().get("CompileBegun", 0)
 
 
 def _time(seconds: float) -> str:

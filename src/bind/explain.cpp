@@ -193,6 +193,7 @@ void define_explain(py::module_& m) {
       .def(py::init<std::string, size_t>())
       .def("set_most", &exec::GraphLimit::set_most);
   m.def("exchange_graph_limit", &exec::exchange_graph_limit);
+  m.def("exchange_thread_tier", &exec::exchange_thread_tier);
   m.def("timeline", &timeline);
   m.def("op_lines", &op_lines);
   m.def("programs", &programs);

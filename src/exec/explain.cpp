@@ -99,6 +99,10 @@ std::vector<std::pair<std::string, std::string>> Explainer::words(
 
 // Whether this compile was to be expected, and why it was needed.
 void Explainer::judge_locked(CompileEvent& e, const Sketch& s) {
+  if (s.part) {
+    e.reasons = {{"part", "an op of an interpreted graph that PyTorch's CPU kernels do not compute"}};
+    return;
+  }
   const Sketch* near = nearest_locked(s);
   if (!near) return;
   e.nearest = near->key.total.hex();
@@ -134,9 +138,9 @@ void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Rea
     s.ours = ours_;
     judge_locked(e, s);
     e.number = ++count_;
-    loud =
-        loud_locked(s.site) && (e.unexpected || (e.fresh && value_of(sites_, s.site) > kExpected));
-    if (!e.unexpected && !miss.empty()) {  // the first compile of this line here, but not at all
+    loud = !s.part && loud_locked(s.site) &&
+           (e.unexpected || (e.fresh && value_of(sites_, s.site) > kExpected));
+    if (!s.part && !e.unexpected && !miss.empty()) {  // the first compile of this line here, but not at all
       e.reasons = std::move(miss);
       e.unexpected = true;
       e.fresh = false;
@@ -145,7 +149,7 @@ void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Rea
     if (loud) advice = advice_locked(e);
     events_.push_back(e);
     if (events_.size() > kKept) events_.pop_front();
-    known_.put(s.key.total, std::move(s));
+    if (!s.part) known_.put(s.key.total, std::move(s));
   }
   static probe::Counter& recompiles = probe::counter("Recompile");
   if (e.unexpected) recompiles.add();
@@ -153,6 +157,7 @@ void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Rea
 }
 
 void Explainer::remember(Sketch s) {
+  if (s.part) return;
   std::lock_guard lock(mu_);
   ++value_of(sites_, s.site);
   if (!known_.get(s.key.total)) known_.put(s.key.total, std::move(s));

@@ -183,6 +183,7 @@ PlanPtr make_plan(PlanRequest request, std::vector<Value> replaced, const KeyCon
   p->device = request.device;
   p->force_data = request.force_data;
   p->straight = request.straight;
+  p->part = request.part;
   p->where = std::move(request.where);
   p->rounds = request.rounds;
   p->rounds_at = request.rounds_at;
@@ -217,6 +218,7 @@ PlanPtr make_general_plan(const PlanPtr& plan, Families& families, const KeyCont
   p->device = plan->device;
   p->force_data = plan->force_data;
   p->straight = plan->straight;
+  p->part = plan->part;
   p->where = plan->where;
   p->rounds = plan->rounds;
   p->rounds_at = plan->rounds_at;

@@ -33,6 +33,7 @@ struct PlanRequest {
   std::function<bool(const void*)> kept;  // has a live tensor, not among the roots, this buffer?
   std::vector<ir::NodePtr> held;          // leaves that the caller lets go of with this request
   bool straight = false;                  // always a program, never interpreted (exec/tiers.h)
+  bool part = false;                      // one op of a graph that is interpreted
   Layouts layouts;                        // of tensors that are sharded
   // Of a segment (exec/segments.h): the rounds of the loop that it is from, and a line of it.
   uint32_t rounds = 0;
@@ -60,7 +61,7 @@ struct Plan {
   bool force_data = false;
   std::string where;
   std::shared_ptr<const Plan> base;  // of a general program's plan: the one that it was made from
-  bool straight = false;             // PlanRequest's
+  bool straight = false, part = false;  // PlanRequest's
   Layouts layouts;                   // the request's
   uint32_t rounds = 0;               // likewise
   ir::LocationId rounds_at = 0;

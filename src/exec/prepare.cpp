@@ -50,7 +50,19 @@ struct Executor::Job {
   int device = 0;
   std::string where, blame;
   Sketch sketch;
+  bool counted = false;  // as begun
 };
+
+namespace {
+
+// Compiles that were begun, or handed to a thread beside: so that counts do not depend on how far
+// that one got.
+probe::Counter& begun() {
+  static probe::Counter& c = probe::counter("CompileBegun");
+  return c;
+}
+
+}  // namespace
 
 std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan) {
   client::ComputationClient& client = client_();
@@ -74,6 +86,7 @@ std::shared_ptr<Executor::Job> Executor::job_of(const Plan& plan) {
       .where = plan.where,
       .blame = blame_text({plan.key.total, plan.where}, graph.roots),
       .sketch = make_sketch(graph, plan.key, plan.where, plan.donors, plan.placement.parameters)});
+  job->sketch.part = plan.part;
   if (plan.rounds) job->sketch.from = {plan.rounds, plan.rounds_at};
   for (size_t i = 0; i < graph.roots.size(); ++i)
     job->outputs.push_back(result_type(plan.placement, graph, i));
@@ -125,7 +138,8 @@ void Executor::make(Prepared& p) {
 void Executor::compile_beside(const Plan& plan) {
   tiers_.compiles(plan.where);
   std::shared_ptr<Job> job = job_of(plan);
-  cache_.compile_beside(job->key, [this, job] { return compile(*job); });
+  job->counted = true;
+  if (cache_.compile_beside(job->key, [this, job] { return compile(*job); })) begun().add();
 }
 
 bool Executor::is_stored(const Plan& plan) {
@@ -150,6 +164,7 @@ ProgramPtr Executor::compile(const Job& job) {
   int64_t start = probe::now_ns();
   program->executable = disk_.load(job.client, stored);
   program->from_disk = program->executable != nullptr;
+  if (program->from_disk == job.counted) begun().add(job.counted ? -1 : 1);
   if (!program->from_disk) {
     client::CompileRequest request{
         .module = job.module, .outputs = job.outputs, .device = job.device};

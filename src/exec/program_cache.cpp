@@ -152,14 +152,15 @@ ProgramPtr ProgramCache::finish(RankedLock<LockRank::kPrograms>& lock, const Fli
   return flight->program;
 }
 
-void ProgramCache::compile_beside(const Key& key, const std::function<ProgramPtr()>& compile) {
+bool ProgramCache::compile_beside(const Key& key, const std::function<ProgramPtr()>& compile) {
   auto flight = std::make_shared<Flight>();
   {
     std::lock_guard lock(mu_);
-    if (programs_.get(key.total) || !flights_.emplace(key.total, flight).second) return;
+    if (programs_.get(key.total) || !flights_.emplace(key.total, flight).second) return false;
   }
   count_miss();
   run_compile_alone(key.total, flight, compile);
+  return true;
 }
 
 ProgramPtr ProgramCache::find_or_compile(const Key& key, const std::vector<uint64_t>& signature,

@@ -53,9 +53,9 @@ class ProgramCache {
   // its own. `compile` may outlive the call: it owns what it uses, but for the cache's owner.
   ProgramPtr find_or_compile(const Key& key, const std::vector<uint64_t>& signature,
                              const std::function<ProgramPtr()>& compile);
-  // Starts that in a thread of its own, unless the program is there or on its way; its error is
-  // dropped.
-  void compile_beside(const Key& key, const std::function<ProgramPtr()>& compile);
+  // Starts that in a thread of its own, unless the program is there or on its way (false); its error
+  // is dropped.
+  bool compile_beside(const Key& key, const std::function<ProgramPtr()>& compile);
   ProgramPtr find(const Key& key, const std::vector<uint64_t>& signature);
   // The program under `key` where an earlier find() compared its signature (or TORCH_PJRT_VERIFY is
   // 0), and no other graph was ever met under that key; else null. Always null with

@@ -52,6 +52,7 @@ struct Sketch {
   std::vector<uint64_t> words;
   std::vector<uint64_t> labels;  // of ops, sorted
   Rounds from{};                 // of a loop that was cut into segments (exec/segments.h)
+  bool part = false;             // one op of a graph that is interpreted (exec/tiers.h)
   // Ingredients in words, for explanations across processes: environment, torch, torch_pjrt.
   std::string environment, torch, ours;
 };

@@ -1,17 +1,40 @@
 #include "exec/tiers.h"
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <utility>
 
+#include "base/error.h"
 #include "base/flags.h"
+#include "base/text.h"
 
 namespace tp::exec {
 
+namespace {
+
+constexpr std::string_view kWords[] = {"off", "small", "varying", "on"};  // by Tier
+thread_local std::optional<Tier> t_tier;
+
+std::optional<Tier> tier_of(std::string_view word) {
+  for (size_t i = 0; i < std::size(kWords); ++i)
+    if (kWords[i] == word) return static_cast<Tier>(i);
+  return std::nullopt;
+}
+
+}  // namespace
+
 Tier tier_setting() {
-  const std::string& s = flag_text(Flag::kTiers);
-  return s == "on"        ? Tier::kOn
-         : s == "varying" ? Tier::kVarying
-         : s == "small"   ? Tier::kSmall
-                          : Tier::kOff;
+  return t_tier ? *t_tier : tier_of(flag_text(Flag::kTiers)).value_or(Tier::kOff);
+}
+
+std::string exchange_thread_tier(const std::string& word) {
+  std::optional<Tier> to = tier_of(word);
+  if (!to && !word.empty())
+    fail(Code::kValue, cat("tiers: expected off, small, varying or on, found '", word, "'"));
+  std::optional<Tier> was = std::exchange(t_tier, to);
+  return was ? std::string(kWords[static_cast<size_t>(*was)]) : std::string();
 }
 
 int Tiers::seen(const Hash128& key) {

@@ -21,8 +21,11 @@
 namespace tp::exec {
 
 enum class Tier : unsigned char { kOff, kSmall, kVarying, kOn };
-// What the flag says.
+// Of the calling thread: what it set for itself, else what the flag says.
 Tier tier_setting();
+// Sets the calling thread's, by the flag's word; empty: the flag's own. Gives what was set before.
+// Throws kValue for another word.
+std::string exchange_thread_tier(const std::string& word);
 
 // Graphs that a user's line had interpreted.
 struct InterpretedLine {

@@ -21,13 +21,9 @@ struct Arena {
   Alias* first = nullptr;
   Alias* last = nullptr;
   size_t count = 0;
+  uint64_t next_id = 1;
 };
 Arena g_arena;
-
-uint64_t next_id() {
-  static std::atomic<uint64_t> id{1};
-  return id.fetch_add(1, std::memory_order_relaxed);
-}
 
 }  // namespace
 
@@ -48,12 +44,12 @@ Alias::Alias(Value v, std::unique_ptr<Dims> s, c10::Device d)
       type(v.type()),
       strides(std::move(s)),
       device(d),
-      id(next_id()),
       made_at(v.node->location()),
       state(Pending{std::move(v)}),
       traced(tracing()) {
   set_materializer(give_address);
   std::lock_guard lock(state_lock());
+  id = g_arena.next_id++;  // under the lock: walks count on ids that ascend
   prev = g_arena.last;
   (prev ? prev->next : g_arena.first) = this;
   g_arena.last = this;

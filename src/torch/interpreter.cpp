@@ -13,6 +13,7 @@
 #include "base/lru.h"
 #include "base/text.h"
 #include "client/registry.h"
+#include "ir/location.h"
 #include "ops/core/row.h"
 #include "probe/probe.h"
 #include "torch/call_site.h"
@@ -333,7 +334,8 @@ class Run {
         return out[which[0]] = input(data), out;
     }
     r.device = work_.device;
-    r.straight = true;
+    r.straight = r.part = true;
+    r.where = ir::line_text(n.location());
     r.uploaded = [](const Node&) { return true; };
     exec::SyncResult result = executor().sync(executor().plan(std::move(r)));
     for (size_t i = 0; i < which.size(); ++i) out[which[i]] = input(result.outputs[i]);

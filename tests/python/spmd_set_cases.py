@@ -175,6 +175,7 @@ def case_a_program_s_arguments_are_the_bytes_of_its_shards():
     assert memory["outputs"] == 64 * 256 * 4 // 8 and y.sum().item() != 0
 
 
+@torch_pjrt.tiers("small")
 def trained(mesh=None, place=None, steps=5):
     torch.manual_seed(0)
     model = mlp().to("xla").eval()

@@ -375,6 +375,7 @@ def test_a_limit_below_one_graph_is_refused():
         torch_pjrt.compile(lambda x: x, max_different_graphs=0)
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     "halfway",
     [torch_pjrt.sync, lambda: torch.xla.Event().record(), lambda: torch_pjrt.sync(wait=True)],

@@ -9,6 +9,8 @@ from torch import nn
 
 import torch_pjrt
 
+pytestmark = pytest.mark.programs  # interpreted graphs overwrite no buffer
+
 
 def donated() -> int:
     """Buffers given to programs so far."""

@@ -269,6 +269,7 @@ def test_large_program_fails_for_its_dependents_only():
     torch.testing.assert_close((good + 1).cpu(), eager + 1)
 
 
+@pytest.mark.programs
 def test_stored_program_calls_back_in_another_process(run_python, tmp_path):
     code = """
 import torch, torch_pjrt

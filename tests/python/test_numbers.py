@@ -210,6 +210,7 @@ def test_number_that_stays_is_a_constant(device):
     del y
 
 
+@pytest.mark.programs
 def test_only_the_number_that_changes_becomes_an_input(device):
     x = torch.rand(6, 9, device=device)
     torch_pjrt.sync()

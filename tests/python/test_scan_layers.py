@@ -97,6 +97,7 @@ def test_depth_records_no_more_ops_of_the_body():
     assert counts["gelu"] == 1
 
 
+@pytest.mark.programs
 def test_under_autocast_and_checkpoint():
     layers = blocks(2, torch.float32, p=0.1).to(D)
 

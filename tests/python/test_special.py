@@ -119,6 +119,8 @@ def test_polynomial_agrees_with_eager_at_every_degree(name: str) -> None:
         close(op(a.to("xla"), b.to("xla")), op(a, b), rtol, atol)
 
 
+# Eager's kernel leaves its result unset there (PyTorch 2.13.0).
+@pytest.mark.programs
 def test_polynomial_of_nan_ends_at_once() -> None:
     x = torch.full((3,), NAN, device="xla")
     assert torch.special.legendre_polynomial_p(x, 10**12).isnan().all()

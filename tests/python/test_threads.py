@@ -1,6 +1,7 @@
 """Python threads record, sync and read at the same time: each gets its own right numbers."""
 
 import threading
+import time
 
 import torch
 
@@ -92,6 +93,19 @@ def test_shared_weights_are_read_while_another_thread_updates_others(device):
     done = run_all([update, read, read])
     assert done[0] == 160.0
     assert done[1] == done[2] == [16.0 * i for i in range(10)]
+
+
+def test_tensors_made_in_many_threads_at_once_are_all_computed(device):
+    # Without a lock around its number a tensor missed its result about once in 100,000 reads.
+    w = torch.zeros(4, device=device)
+    torch_pjrt.sync(wait=True)
+    end = time.monotonic() + 4
+
+    def read() -> None:
+        while time.monotonic() < end:
+            assert (w * 1).cpu()[0] == 0
+
+    run_all([read] * 8)
 
 
 def test_a_tensor_that_grows_beside_syncs_has_a_buffer_of_its_size(device):

@@ -72,6 +72,7 @@ def test_graphs_that_grow_never_compile(compiles: Compiles) -> None:
     assert seen.count <= 1  # the last element, once it came twice
 
 
+@pytest.mark.programs
 def test_floats_compile_at_once(compiles: Compiles) -> None:
     """Their last bits may differ between kernels and programs."""
     with compiles() as seen:
@@ -219,3 +220,126 @@ print(torch_pjrt.metrics.counters()["Interpreted"])
 def test_kernels_that_count_on_contiguous_operands_get_them() -> None:
     """The gradient of a sum is an expanded value; group norm's kernel reads its memory."""
     assert int(run(STRIDES, TORCH_PJRT_TIERS="on")) >= 1
+
+
+# ---- a block's own setting ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("setting", ["off", "on"])
+def test_a_block_has_its_own_setting(setting: str) -> None:
+    """Whatever the flag says."""
+    first = interpreted()
+    x = torch.ones(5 if setting == "on" else 6, device="xla")
+    torch_pjrt.sync(wait=True)
+    with torch_pjrt.tiers(setting):
+        assert (x * 2.5 + 0.125).sum().item() == 2.625 * len(x)
+    assert interpreted() - first == (setting == "on")
+
+
+def test_another_word_is_refused_and_changes_nothing() -> None:
+    """In the words of the flag."""
+    with pytest.raises(ValueError, match=r"tiers: expected off, small, varying or on, found 'all'"):
+        torch_pjrt.tiers("all")
+    with pytest.raises(ValueError, match=r"tiers: expected off, small, varying or on, found ''"):
+        torch_pjrt.tiers("")
+
+
+def test_a_compile_beside_is_counted_when_it_is_handed_over() -> None:
+    """So that counts depend on occurrences, not on time."""
+    counts = []
+    with torch_pjrt.tiers("on"):
+        for _ in range(4):
+            before = torch_pjrt.metrics.compiles()
+            y = torch.ones(11, device="xla").mul(0.5).exp()
+            torch_pjrt.sync()
+            counts.append(torch_pjrt.metrics.compiles() - before)
+            del y
+    assert counts == [0, 1, 0, 0]
+
+
+def test_torch_pjrt_compile_is_a_program_from_the_first_call_on() -> None:
+    """As torch.compile and capture."""
+    first = interpreted()
+    with torch_pjrt.tiers("on"):
+        step = torch_pjrt.compile(lambda x: x.mul(0.75).exp().sum())
+        assert step(torch.zeros(13, device="xla")).item() == 13
+    assert interpreted() == first
+
+
+# ---- loops and branches ---------------------------------------------------------------------
+
+
+def recurrent(device: str, glue: bool = False) -> list[torch.Tensor]:
+    """An LSTM's results and gradients among other ops."""
+    torch.manual_seed(0)
+    net = torch.nn.LSTM(5, 7, batch_first=True)
+    x = torch.randn(2, 4, 5)
+    net, x = net.to(device), x.to(device).requires_grad_()
+    torch_pjrt.sync()
+    y, (h, _) = net((x * 1.5).exp())
+    (y.sigmoid().sum() + h.sum()).backward()
+    ids = torch.arange(6, device=device) * 2
+    return [
+        t.detach().cpu() for t in (y, h, x.grad, net.weight_hh_l0.grad, *([ids] if glue else []))
+    ]
+
+
+def test_a_loop_in_an_interpreted_graph_is_a_program_of_its_own() -> None:
+    """Explained as such, never as a recompile."""
+    with torch_pjrt.tiers("on"):
+        first, compiles = interpreted(), len(torch_pjrt.explain().compiles)
+        got = recurrent("xla")
+        assert interpreted() > first
+    torch.testing.assert_close(got, recurrent("cpu"))
+    made = torch_pjrt.explain().compiles[compiles:]
+    assert made
+    assert not any(c.unexpected for c in made)
+    assert all("an op of an interpreted graph" in str(c) for c in made)
+
+
+def test_a_loop_keeps_its_body_where_glue_is_peeled_off() -> None:
+    """The same core with other whole-number ops around it."""
+
+    def peeled() -> int:
+        return torch_pjrt.metrics.counters().get("PeeledSync", 0)
+
+    net = torch.nn.GRU(3, 4).to("xla")
+    x = torch.ones(5, 1, 3, device="xla")
+    with torch.no_grad():
+        torch_pjrt.sync(wait=True)
+        first, seen = peeled(), []
+        for n in range(2, 6):
+            mask = torch.arange(n, device="xla") % 2
+            y = net(x * mask.sum())[0]
+            torch_pjrt.sync()
+            seen.append((n // 2, y.cpu()))
+    assert peeled() > first
+    cpu = net.cpu()
+    for scale, y in seen:
+        torch.testing.assert_close(y, cpu(torch.full((5, 1, 3), float(scale)))[0].detach())
+
+
+SPLIT = """
+import torch, torch_pjrt
+def many(device):
+    torch.manual_seed(0)
+    net = torch.nn.GRU(3, 3)
+    x = torch.randn(4, 2, 3)
+    net, x = net.to(device), x.to(device)
+    torch_pjrt.sync()
+    kept = []
+    with torch.no_grad():
+        for i in range(40):
+            for _ in range(6): x = x * 0.5 + 1
+            x = net(x)[0]
+            kept.append(x)
+    torch_pjrt.sync()
+    return [t.cpu() for t in kept]
+torch.testing.assert_close(many("xla"), many("cpu"))
+print(torch_pjrt.metrics.counters().get("SplitSync", 0))
+"""
+
+
+def test_a_loop_keeps_its_body_where_a_long_graph_is_split() -> None:
+    """Segments are copies of their nodes."""
+    assert int(run(SPLIT, TORCH_PJRT_SPLIT_NODES="64")) > 0

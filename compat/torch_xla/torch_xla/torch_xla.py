@@ -97,7 +97,13 @@ def _block(full_graph: bool, most: int | None) -> Iterator[None]:
     sync()
     cuts = torch_pjrt.no_cuts() if full_graph else contextlib.nullcontext()
     counted = _step.under(_C.GraphLimit("a block", most) if most else None)
-    with _counts.in_function(), torch_pjrt.eager_mode(False), counted, cuts:
+    with (
+        _counts.in_function(),
+        torch_pjrt.eager_mode(False),
+        torch_pjrt.tiers("off"),
+        counted,
+        cuts,
+    ):
         yield
         sync()
 
