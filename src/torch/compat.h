@@ -1,6 +1,6 @@
 // What the torch room takes of PyTorch's internals that no release promises to keep, one function
-// each, with what is assumed of it. Known to hold for PyTorch 2.13.0 and 2.14.1; a newer release
-// that differs gets its branch here, by TORCH_VERSION_MINOR. The table of its names in Python is
+// each, with what is assumed of it. Known to hold for PyTorch 2.13.0, 2.14.1 and 2.15.0; a
+// release that differs gets its branch here, by TORCH_VERSION_MINOR. The table of its names in Python is
 // torch_pjrt/_compat.py. No state of its own: any thread, but where said.
 #pragma once
 #include <ATen/SequenceNumber.h>
@@ -35,6 +35,9 @@ inline std::string name_in_row(std::string_view op, const std::string& argument)
     if (r.op == op && r.here == argument) return std::string(r.in_row);
   return argument;
 }
+
+// Fractional pooling of windows of no values: -inf before, refused by these kernels.
+inline constexpr bool kRefusesEmptyWindows = TORCH_VERSION_MINOR >= 15;
 
 // The number that autograd gives to this thread's next node; it counts up by one a node.
 inline uint64_t next_sequence() { return at::sequence_number::peek(); }

@@ -4,10 +4,17 @@
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>
+#include <ATen/ops/fractional_max_pool2d_meta_dispatch.h>
+#include <ATen/ops/fractional_max_pool2d_ops.h>
+#include <ATen/ops/fractional_max_pool3d_meta_dispatch.h>
+#include <ATen/ops/fractional_max_pool3d_ops.h>
 
 #include <algorithm>
 #include <numeric>
 
+#include "base/text.h"
+#include "torch/compat.h"
+#include "torch/meta_rows.h"
 #include "torch/recorder.h"
 
 namespace tp::torch_room {
@@ -176,7 +183,23 @@ void stack(Stack* s) {
   s->assign({c10::IValue(std::move(t))});
 }
 
+// PyTorch's meta function, and what its CPU kernel asks besides.
+template <size_t n, class Schema, Schema* meta>
+void fractional_pool(Stack* s) {
+  auto kernel = (*s)[1].toDimVector();
+  bool empty = std::any_of(kernel.begin(), kernel.end(), [](int64_t k) { return k <= 0; });
+  TORCH_CHECK(!compat::kRefusesEmptyWindows || kernel.size() != n || !empty, "fractional_max_pool",
+              n, "d(): kernel size should be greater than zero, but got ", join(kernel, "x"));
+  call_boxed<Schema, meta>(s);
+}
+
 constexpr MetaRow kRows[] = {
+    {"aten::fractional_max_pool2d",
+     fractional_pool<2, at::_ops::fractional_max_pool2d::schema, at::meta::fractional_max_pool2d>,
+     Structured::kExact},
+    {"aten::fractional_max_pool3d",
+     fractional_pool<3, at::_ops::fractional_max_pool3d::schema, at::meta::fractional_max_pool3d>,
+     Structured::kExact},
     {"aten::stack", stack, Structured::kNo},
     {"aten::roll", roll, Structured::kNo},
     {"aten::index_add", index_func<0>, Structured::kExact},

@@ -58,9 +58,14 @@ def test_fractional_pooling_of_windows_of_no_values_is_eagers(dims: int, size: i
     pool = getattr(o, f"fractional_max_pool{dims}d")
     x, samples = torch.randn(1, 3, *[9] * dims), torch.rand(1, 3, dims)
     kernel = [3] * (dims - 1) + [size]
-    want = pool(x, kernel, [2] * dims, samples)
-    got = pool(x.to("xla"), kernel, [2] * dims, samples.to("xla"))
-    assert all(torch.equal(a, b.cpu()) for a, b in zip(want, got, strict=True))
+
+    def both(device: str) -> torch.Tensor:
+        values, at = pool(x.to(device), kernel, [2] * dims, samples.to(device))
+        return torch.stack([values, at.to(values.dtype)]).cpu()
+
+    want = outcome(lambda: both("cpu"))  # refused by PyTorch 2.15
+    assert outcome(lambda: both("xla")) == want
+    assert want[0] is not None or torch.equal(both("xla"), both("cpu"))
 
 
 @pytest.mark.parametrize("eps", [0.75, 1.0, 1.5])

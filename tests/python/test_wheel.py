@@ -73,6 +73,11 @@ def releases() -> list[str]:
     return line[1].split()
 
 
+def test_the_newest_release_is_the_one_that_requirements_name():
+    pin = (ROOT / "requirements/newest-torch.txt").read_text().splitlines()[-1]
+    assert pin == f"torch=={releases()[-1]}"
+
+
 class Environment:
     """An empty virtual environment; its Python runs outside of the source tree."""
 
