@@ -15,6 +15,8 @@ import torch
 # Before the flags are read: tests count compiles, so they keep no programs across processes, and
 # leave the user's own folder alone. tests/python/test_cache.py sets folders of its own.
 os.environ["TORCH_PJRT_CACHE"] = "off"
+# Most tests are about programs; `make tiers` runs what computes with all tiers, as users have them.
+os.environ.setdefault("TORCH_PJRT_TIERS", "small")
 
 sys.path.insert(0, str(Path(__file__).parent / "python"))
 

@@ -71,6 +71,8 @@ def place(found: dict[str, Any]) -> Place:
 class Compile:
     """One compile. `unexpected`: the line that synced had compiled before.
 
+    Or, with `interpreted`, a graph that was seen for the first time and computed by PyTorch's CPU
+    kernels instead (docs/tiers.md); `unexpected`: the line had brought another graph before.
     `fresh`: a new graph, which shares too little with all known ones to be compared. `rounds`: how
     many steps seem to stand in this one graph, for want of a sync; `rounds_at` is a line of theirs.
     """
@@ -87,6 +89,7 @@ class Compile:
     unexpected: bool
     reasons: tuple[Reason, ...]
     fresh: bool = False
+    interpreted: bool = False
     rounds: int = 1
     rounds_at: Place = field(default_factory=Place)
 
@@ -98,9 +101,11 @@ class Compile:
         return ["  first one at this line"]
 
     def __str__(self) -> str:
+        what = "interpreted" if self.interpreted else f"compile {self.number}"
+        time = "seen once" if self.interpreted else f"{self.seconds * 1e3:.0f} ms"
         head = (
-            f"compile {self.number}: {self.seconds * 1e3:.0f} ms, {self.nodes} ops, key "
-            f"{self.key[:8]}, synced at {self.site or '(no Python line)'}"
+            f"{what}: {time}, {self.nodes} ops, key {self.key[:8]}, synced at "
+            f"{self.site or '(no Python line)'}"
         )
         return "\n".join([head, *self._why()])
 
@@ -154,7 +159,8 @@ class Interpreted:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything so far. `on_cpu`: how often each op ran on the CPU, in a cut or in the program.
+    """Everything so far. `new_graphs`: what was interpreted when it was seen for the first time
+    (of a line's graphs the first eight, then each power of two). `on_cpu`: how often each op ran on the CPU, in a cut or in the program.
 
     `shardings`: live tensors that are on meshes (spmd); `collectives`: of the programs there.
     """
@@ -163,6 +169,7 @@ class Explanation:
     reads: tuple[Read, ...] = ()
     on_cpu: dict[str, int] = field(default_factory=dict)
     interpreted: tuple[Interpreted, ...] = ()
+    new_graphs: tuple[Compile, ...] = ()
     shardings: tuple[Any, ...] = ()
     collectives: tuple[Any, ...] = ()
 
@@ -186,6 +193,7 @@ class Explanation:
         if self.interpreted:
             yield "interpreted"
             yield from (f"  {i}" for i in self.interpreted)
+            yield from (f"  {line}" for c in self.new_graphs for line in str(c).splitlines())
         yield f"{sum(r.cuts for r in self.reads)} graph cuts"
         yield from (f"  {r}" for r in self.cuts)
         if self.on_cpu:
@@ -207,7 +215,7 @@ class Explanation:
         return _report.notebook_frame()
 
 
-def _compiles() -> tuple[Compile, ...]:
+def _events() -> tuple[Compile, ...]:
     found = []
     for event in _C.compile_events():
         reasons = tuple(Reason(kind, text, place(p)) for kind, text, p in event.pop("reasons"))
@@ -240,13 +248,15 @@ class _Explain:
     @overload
     def __call__(self, last: Literal[False] = False) -> Explanation: ...
     def __call__(self, last: bool = False) -> Compile | Explanation | None:
-        """All so far, or, with `last`, the newest compile (None before the first)."""
-        compiles = _compiles()
+        """All so far, or, with `last`, the newest compile or new graph (None before the first)."""
+        events = _events()
         if last:
-            return compiles[-1] if compiles else None
+            return events[-1] if events else None
         reads = tuple(Read(r[0], place(r[1]), *r[2:]) for r in _C.reads())
         interpreted = tuple(Interpreted(*line) for line in _C.interpreted())
-        return Explanation(compiles, reads, _on_cpu(), interpreted, *_on_meshes())
+        compiles = tuple(c for c in events if not c.interpreted)
+        graphs = tuple(c for c in events if c.interpreted)
+        return Explanation(compiles, reads, _on_cpu(), interpreted, graphs, *_on_meshes())
 
     def clear(self) -> None:
         """Forgets what happened so far; known graphs stay, so that recompiles are explained."""

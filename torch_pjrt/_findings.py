@@ -18,6 +18,7 @@ _EAGER = (
     "Where they cannot repeat, run that part in `with torch_pjrt.eager_mode():`, whose programs "
     "are of single ops."
 )
+_INTERPRETED = "Where they cannot repeat, PyTorch's CPU kernels compute them, at eager's speed."
 
 
 @dataclass(frozen=True)
@@ -41,19 +42,28 @@ class Finding:
         return f"{self.title} ({self.place}): {self.text}\n  try: {self.advice}"
 
 
-def _cost(compiles: list[Compile]) -> str:
-    return f"{len(compiles)} compiles, {sum(c.seconds for c in compiles):.2f} s"
+def _cost(graphs: list[Compile]) -> str:
+    compiles = [c for c in graphs if not c.interpreted]
+    told = f"{len(compiles)} compiles, {sum(c.seconds for c in compiles):.2f} s"
+    interpreted = len(graphs) - len(compiles)
+    return told + (f"; {interpreted} interpreted at eager's speed" if interpreted else "")
+
+
+def _graphs(e: Explanation) -> list[Compile]:
+    """What was compiled, and what was only interpreted so far."""
+    compiled = {c.key for c in e.compiles}
+    return [*e.compiles, *(c for c in e.new_graphs if c.key not in compiled)]
 
 
 Hits = list[tuple[Compile, Reason]]
 
 
 def _by_line(e: Explanation, kinds: set[str]) -> list[tuple[Place, Hits]]:
-    """Recompiles with a reason of these kinds, by line: as few lines as explain them all.
+    """Unexpected graphs with a reason of these kinds, by line: as few lines as explain them all.
 
     A shape that grows shows at many arguments: the line with part in most compiles is the cause.
     """
-    left = [c for c in e.recompiles if any(r.kind in kinds for r in c.reasons)]
+    left = [c for c in _graphs(e) if c.unexpected and any(r.kind in kinds for r in c.reasons)]
     found: list[tuple[Place, Hits]] = []
     while left:
         count = Counter({r.place: 0 for c in left for r in c.reasons if r.kind in kinds})
@@ -82,37 +92,39 @@ def _shapes(e: Explanation) -> Iterator[Finding]:
         if len(hits) < _OFTEN:
             continue
         never = all(runs.get(c.key, 1) <= 1 for c, _ in hits)
+        interpreted = all(c.interpreted for c, _ in hits)
         yield Finding(
             "growing shapes",
             "bad",
             "Shapes never repeat" if never else "Shapes change from step to step",
-            f"Every new shape is a new program. The last one: {hits[-1][1].text}",
+            f"Every new shape is a new graph. The last one: {hits[-1][1].text}",
             place,
             "Pad to a few fixed sizes (buckets), or drop the last smaller batch."
-            + (" " + _EAGER if never else ""),
+            + (" " + (_INTERPRETED if interpreted else _EAGER) if never else ""),
             _cost([c for c, _ in hits]),
         )
 
 
 def _fresh(e: Explanation) -> Iterator[Finding]:
     """Lines whose graphs have nothing in common."""
-    for site, count in Counter(c.site for c in e.compiles if c.fresh).items():
-        hits = [c for c in e.compiles if c.fresh and c.site == site]
+    fresh = [c for c in _graphs(e) if c.fresh]
+    for site, count in Counter(c.site for c in fresh).items():
+        hits = [c for c in fresh if c.site == site]
         if count <= 2 * _OFTEN:  # a script may train a few models
             continue
         yield Finding(
             "new graphs",
             "bad",
             "Graphs never repeat",
-            f"{site} compiled {count} graphs that share little: {hits[-1].reasons[0].text}.",
+            f"{site} brought {count} graphs that share little: {hits[-1].reasons[0].text}.",
             Place(text=site),
-            _EAGER,
+            _INTERPRETED if all(c.interpreted for c in hits) else _EAGER,
             _cost(hits),
         )
 
 
 def _unsynced(e: Explanation) -> Iterator[Finding]:
-    long = [c for c in e.compiles if c.rounds > 1]
+    long = [c for c in _graphs(e) if c.rounds > 1]
     if not long:
         return
     most = max(long, key=lambda c: c.nodes)
@@ -121,7 +133,7 @@ def _unsynced(e: Explanation) -> Iterator[Finding]:
         "bad",
         "Many steps are one graph",
         f"Nothing synced between about {most.rounds} rounds of this line, so that they were "
-        f"recorded as one graph; its largest program has {most.nodes} ops.",
+        f"recorded as one graph; the largest has {most.nodes} ops.",
         most.rounds_at,
         "Call torch_pjrt.sync() at the end of each step: a step is one small program then, "
         "compiled once, and the next is recorded while it runs.",
@@ -137,7 +149,7 @@ def _numbers(e: Explanation) -> Iterator[Finding]:
             "baked number",
             "bad",
             "A Python number shapes the graph",
-            f"It is part of the program, so that each value compiles: {hits[-1][1].text}",
+            f"It is part of the graph, so that each value is a new one: {hits[-1][1].text}",
             place,
             "Compute it on the device (torch.where, a mask, index_select with a tensor), or let it "
             "take few values.",

@@ -43,7 +43,7 @@ def _compile(c: Compile) -> Json:
     reasons = [
         {"kind": r.kind, "text": r.text, "source": _source(r.place)} for r in c.reasons[:8]
     ] + [{"kind": r.kind, "text": r.text} for r in c.reasons[8:20]]
-    kept = ("number", "seconds", "nodes", "key", "nearest", "site", "unexpected", "fresh")
+    kept = ("number", "seconds", "nodes", "key", "nearest", "site", "unexpected", "fresh", "interpreted")
     return {k: getattr(c, k) for k in kept} | {"reasons": reasons}
 
 
@@ -114,7 +114,7 @@ def _graph(g: Graph, site: str = "") -> Json:
 def _graphs(e: Explanation) -> Json:
     """The graphs of the newest compiles, by the first 16 digits of their keys."""
     found: Json = {}
-    for c in reversed(e.compiles):
+    for c in reversed(sorted([*e.compiles, *e.new_graphs], key=lambda c: c.number)):
         if c.key[:16] not in found and (record := _C.graph_record(c.key)):
             found[c.key[:16]] = _graph(Graph(*record), c.site)
         if len(found) == _KEPT_GRAPHS:
@@ -147,6 +147,7 @@ def data(title: str = "") -> Json:
         "steps": _C.step(),
         "findings": found,
         "compiles": [_compile(c) for c in e.compiles],
+        "interpreted": [_compile(c) for c in e.new_graphs],
         "reads": [_read(r) for r in e.reads],
         "on_cpu": list(_on_cpu(e)),
         "programs": _C.programs() if _C.client_exists() else [],

@@ -105,7 +105,7 @@ constexpr std::array<FlagRow, static_cast<size_t>(Flag::kCount)> kTable{{
     {Flag::kDebugLevel, "PT_XLA_DEBUG_LEVEL", FlagType::kInt, "0", InKey::kNo,
      "torch_xla's dial: used where TORCH_PJRT_DEBUG is lower"},
     one_of(
-        {Flag::kTiers, "TORCH_PJRT_TIERS", FlagType::kText, "small", InKey::kNo,
+        {Flag::kTiers, "TORCH_PJRT_TIERS", FlagType::kText, "on", InKey::kNo,
          "which graphs PyTorch's CPU kernels compute where no program is there yet (CPU plugins): "
          "off: none; small: those of a few whole-number ops; varying: also what a line brings "
          "that compiled another graph before; on: all"},

@@ -108,7 +108,7 @@ std::vector<DataPtr> Executor::run(const ProgramPtr& program, Launch launch) {
   launches_.add(std::move(launch.roots), outputs, std::move(given),
                 {program->key.total, std::move(launch.where)}, std::move(consumed));
   std::lock_guard lock(mu_);
-  if (last_ != program) last_ = program;
+  last_ = {program->key.total, program->nodes};
   return outputs;
 }
 
@@ -231,9 +231,8 @@ GraphRecord Executor::describe(PlanRequest request) {
 
 GraphRecord Executor::last() {
   std::lock_guard lock(mu_);
-  if (!last_) return {};
-  if (auto* r = records_.get(last_->key.total)) return **r;
-  return {last_->nodes, "", "", "", last_->key.total};
+  if (auto* r = records_.get(last_.key)) return **r;
+  return {last_.nodes, "", "", "", last_.key};
 }
 
 GraphRecord Executor::record(std::string_view key) {

@@ -168,6 +168,7 @@ class Executor {
   std::optional<SyncResult> interpret(const PlanPtr& plan);
   std::optional<SyncResult> interpret_any(const PlanPtr& plan, Tier tier);
   std::optional<SyncResult> interpret_glue(const Plan& plan, const Peeled& p);
+  void explain_interpreted(const Plan& plan, int64_t graphs);
   SyncResult interpret_whole(const Plan& plan, const std::vector<const ir::Node*>& nodes);
   bool core_varies(const Plan& plan, const Peeled& p);
   Hash128 structure_of(const Plan& plan);
@@ -207,7 +208,10 @@ class Executor {
   Families families_;
   RankedMutex<LockRank::kExecutor> mu_;  // guards all below
   LruMap<Hash128, std::shared_ptr<const GraphRecord>> records_{32};
-  ProgramPtr last_;
+  struct {
+    Hash128 key;
+    size_t nodes = 0;
+  } last_;  // the graph that ran last
   LruMap<Hash128, std::shared_ptr<KnownSplit>> splits_{512};  // by the whole graph's key
   Tiers tiers_;                                               // has a lock of its own
   Interpreter* interpreter_ = nullptr;

@@ -47,6 +47,18 @@ std::string line_of(const CompileEvent& e) {
              e.key.substr(0, 8), ": ", summary(e.reasons));
 }
 
+CompileEvent event_of(const Sketch& s, size_t nodes, double seconds) {
+  CompileEvent e{.at = epoch_seconds(),
+                 .seconds = seconds,
+                 .nodes = nodes,
+                 .outputs = s.roots.size(),
+                 .key = s.key.total.hex(),
+                 .site = s.site,
+                 .rounds = rounds_of(s)};
+  for (const Sketch::Leaf& l : s.leaves) e.arguments += l.feed == ir::Feed::kBuffer;
+  return e;
+}
+
 }  // namespace
 
 std::string unsynced_text(const Rounds& r) {
@@ -103,6 +115,13 @@ void Explainer::judge_locked(CompileEvent& e, const Sketch& s) {
     e.reasons = {{"part", "an op of an interpreted graph that PyTorch's CPU kernels do not compute"}};
     return;
   }
+  if (const CompileEvent* first = interpreted_.get(s.key.total)) {
+    e.nearest = first->nearest;
+    e.reasons = first->reasons;
+    e.fresh = first->fresh;
+    e.unexpected = first->unexpected;
+    return;
+  }
   const Sketch* near = nearest_locked(s);
   if (!near) return;
   e.nearest = near->key.total.hex();
@@ -121,15 +140,25 @@ std::string Explainer::advice_locked(const CompileEvent& e) {
   return text.empty() ? std::string() : cat("\n  try: ", text);
 }
 
+void Explainer::keep_locked(const CompileEvent& e) {
+  events_.push_back(e);
+  if (events_.size() > kKept) events_.pop_front();
+}
+
+void Explainer::interpreted(Sketch s, size_t nodes) {
+  CompileEvent e = event_of(s, nodes, 0);
+  e.interpreted = true;
+  std::lock_guard lock(mu_);
+  judge_locked(e, s);
+  e.number = ++count_;
+  ++value_of(sites_, s.site);
+  keep_locked(e);
+  interpreted_.put(s.key.total, std::move(e));
+  known_.put(s.key.total, std::move(s));
+}
+
 void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> miss) {
-  CompileEvent e{.at = epoch_seconds(),
-                 .seconds = seconds,
-                 .nodes = nodes,
-                 .outputs = s.roots.size(),
-                 .key = s.key.total.hex(),
-                 .site = s.site};
-  for (const Sketch::Leaf& l : s.leaves) e.arguments += l.feed == ir::Feed::kBuffer;
-  e.rounds = rounds_of(s);
+  CompileEvent e = event_of(s, nodes, seconds);
   bool loud = false;
   std::string advice;
   {
@@ -147,8 +176,7 @@ void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Rea
       loud = !std::exchange(value_of(reported_miss_, e.reasons[0].text), true);
     }
     if (loud) advice = advice_locked(e);
-    events_.push_back(e);
-    if (events_.size() > kKept) events_.pop_front();
+    keep_locked(e);
     if (!s.part) known_.put(s.key.total, std::move(s));
   }
   static probe::Counter& recompiles = probe::counter("Recompile");

@@ -1,5 +1,6 @@
 // Why a graph was compiled: against the nearest graph that this process (or the disk cache) knows.
 // One line at each compile after a line's first one; all of it as data for torch_pjrt.explain().
+// Graphs that are interpreted are judged in the same way, without a line.
 // Thread-safe; its lock is held around nothing that blocks or logs.
 #pragma once
 #include <atomic>
@@ -26,6 +27,7 @@ struct CompileEvent {
   std::string site;
   bool unexpected = false;  // the user's line had compiled before
   bool fresh = false;       // nothing like it was known: then it is not unexpected
+  bool interpreted = false;  // no compile: a graph that was seen for the first time (exec/tiers.h)
   Rounds rounds{};          // steps without a sync between them
   std::vector<Reason> reasons{};
 };
@@ -40,6 +42,9 @@ class Explainer {
   // `miss`: why what the disk holds could not be used; told where nothing of this process explains
   // it.
   void compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> miss = {});
+  // A graph that was never seen is interpreted: why it is none of those known. If it is compiled
+  // later, that is why.
+  void interpreted(Sketch s, size_t nodes);
   // A program came from the disk cache: no compile, but something to compare with.
   void remember(Sketch s);
   // How often the program of that key ran: the caller adds to it. Forgotten where as many programs
@@ -59,6 +64,7 @@ class Explainer {
   const Sketch* nearest_locked(const Sketch& s);
   bool loud_locked(const std::string& site);
   void judge_locked(CompileEvent& e, const Sketch& s);
+  void keep_locked(const CompileEvent& e);
   std::string advice_locked(const CompileEvent& e);
 
   RankedMutex<LockRank::kExplainer> mu_;
@@ -68,6 +74,7 @@ class Explainer {
   LruMap<std::string, int> reported_{kSites};  // what was told of a line
   LruMap<Hash128, RunsPtr> runs_{kKeys};
   std::deque<CompileEvent> events_;  // the newest 1,000
+  LruMap<Hash128, CompileEvent> interpreted_{kSites};
   LruMap<std::string, bool> reported_miss_{kSites};
   uint64_t count_ = 0;
   std::string torch_, ours_;

@@ -1,4 +1,5 @@
 // Executor: graphs without a program that are interpreted (exec/tiers.h), whole or peeled.
+#include <bit>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -91,6 +92,13 @@ bool is_sharded(const ir::Graph& g) {
   return false;
 }
 
+// Of a line's graphs the first ones, then every power of two: a sketch takes a pass over the graph
+// and one over all known sketches, texts take longer.
+constexpr int64_t kExplained = 32, kKeptAsText = 8;
+bool is_explained(int64_t graphs) {
+  return graphs <= kExplained || std::has_single_bit(static_cast<uint64_t>(graphs));
+}
+
 void count_interpreted(size_t nodes) {
   static probe::Counter& graphs = probe::counter("Interpreted");
   static probe::Counter& ops = probe::counter("InterpretedOps");
@@ -112,6 +120,10 @@ SyncResult Executor::interpret_whole(const Plan& plan, const std::vector<const N
   compute(*interpreter_, plan, nodes, plan.graph.roots, made);
   count_interpreted(nodes.size());
   tiers_.note(plan.key.total, plan.where, nodes.size(), false);
+  {
+    std::lock_guard lock(mu_);
+    last_ = {plan.key.total, plan.graph.num_nodes()};
+  }
   std::vector<DataPtr> outputs;
   for (const Value& v : plan.graph.roots) outputs.push_back(made.get(v));
   return results_of(plan, outputs);
@@ -180,16 +192,36 @@ std::optional<SyncResult> Executor::interpret_glue(const Plan& plan, const Peele
   return results_of(plan, outputs);
 }
 
+void Executor::explain_interpreted(const Plan& plan, int64_t graphs) {
+  if (!is_explained(graphs)) return;
+  const ir::Graph& g = plan.graph;
+  std::shared_ptr<GraphRecord> record;
+  std::optional<Sketch> sketch;
+  {
+    std::lock_guard lock(ir::graph_lock());
+    number_slots(plan);
+    sketch = make_sketch(g, plan.key, plan.where, plan.donors);
+    if (graphs <= kKeptAsText)
+      record = std::make_shared<GraphRecord>(GraphRecord{
+          g.num_nodes(), ir::dump_text(g, ir::Lines::kYes), "", ir::dump_dot(g), plan.key.total});
+  }
+  sketch->environment = explainer_.words(client_())[0].second;
+  explainer_.interpreted(std::move(*sketch), g.num_nodes());
+  std::lock_guard lock(mu_);
+  if (record) records_.put(plan.key.total, std::move(record));
+}
+
 // Behind the small graphs: interpreted until it came as often as its line needs (Tiers::count); the
 // last time while its program is compiled.
 std::optional<SyncResult> Executor::interpret_any(const PlanPtr& plan, Tier tier) {
   bool wanted =
       tier == Tier::kOn || (tier == Tier::kVarying && tiers_.compiled_before(plan->where));
-  auto [seen, needed] = tiers_.count(plan->key.total, plan->where);
+  auto [seen, needed, graphs] = tiers_.count(plan->key.total, plan->where);
   if (seen >= needed || (!wanted && seen == 0) || plan->placement.partitioned() ||
       is_sharded(plan->graph))
     return std::nullopt;
   if (seen == 0 && is_stored(*plan)) return std::nullopt;
+  if (seen == 0) explain_interpreted(*plan, graphs);
   if (seen + 1 == needed) compile_beside(*plan);
   std::vector<const Node*> nodes;
   for (const Node* n : plan->graph.order)

@@ -49,7 +49,7 @@ Tiers::Count Tiers::count(const Hash128& key, const std::string& site) {
   int* n = seen_.get(key);
   InterpretedLine* l = lines_.get(site);
   int64_t graphs = l ? l->graphs + (n == nullptr) : 1;
-  return {n ? *n : 0, graphs == 1 ? 2 : graphs == 2 ? kOfTwo : kMostSeen};
+  return {n ? *n : 0, graphs == 1 ? 2 : graphs == 2 ? kOfTwo : kMostSeen, graphs};
 }
 
 void Tiers::note(const Hash128& key, const std::string& site, size_t nodes, bool peeled) {

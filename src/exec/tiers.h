@@ -38,9 +38,11 @@ struct InterpretedLine {
 class Tiers {
  public:
   // What the graph of that key, at that line, comes to. `seen`: how often it was interpreted, at
-  // most kMostSeen. `needed`: of how many the last starts its compile.
+  // most kMostSeen. `needed`: of how many the last starts its compile. `graphs`: different ones of
+  // the line, this one among them.
   struct Count {
     int seen, needed;
+    int64_t graphs;
   };
   static constexpr int kMostSeen = 32;
   Count count(const Hash128& key, const std::string& site);

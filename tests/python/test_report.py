@@ -88,6 +88,17 @@ def test_each_mistake_of_the_example_is_found_once(mistakes):
     assert {k: found[k] for k in KINDS} == dict.fromkeys(KINDS, 1), found
 
 
+def test_the_mistakes_are_found_where_no_graph_is_compiled(run_python, tmp_path):
+    page = tmp_path / "page.html"
+    done = run_python(str(MISTAKES), str(page), TORCH_PJRT_TIERS="on")
+    assert done.returncode == 0, done.stderr
+    data = page_data(page.read_text())
+    found = Counter(f["kind"] for f in data["findings"])
+    assert {k: found[k] for k in KINDS} == dict.fromkeys(KINDS, 1), found
+    assert len(data["interpreted"]) > len(data["compiles"])
+    assert all(g["interpreted"] for g in data["interpreted"])
+
+
 def test_a_sound_loop_has_no_findings(run_python):
     code = """
 import torch, torch_pjrt
