@@ -137,9 +137,14 @@ COMPUTING := tests/cases $(addprefix tests/python/test_,$(addsuffix .py,ops lowe
 nightly: build
 	@MAKE="$(MAKE)" CHECK=--check N=2000 PYTHON_TORCHES=2.14.1 \
 	  tools/stages.sh -k bench wheel sdist nightly-pytest \
-	  $(OTHER_PYTHONS) conformance tsan fuzz $(OTHER_WHEELS:%=suite-%)
+	  $(OTHER_PYTHONS) conformance tsan fuzz tiers $(OTHER_WHEELS:%=suite-%)
 nightly-pytest: build
 	$(PYTEST) --nightly
+
+# The same on the default plugin with all tiers, as users have them: graphs are interpreted first.
+.PHONY: tiers
+tiers: build
+	TORCH_PJRT_TIERS=on $(PYTEST) $(COMPUTING)
 
 suite-%: build
 	TORCH_PJRT_CPU_PLUGIN=$* $(PYTEST) $(COMPUTING)

@@ -48,8 +48,8 @@ py::list compile_events() {
         py::arg("nodes") = e.nodes, py::arg("arguments") = e.arguments,
         py::arg("outputs") = e.outputs, py::arg("key") = e.key, py::arg("nearest") = e.nearest,
         py::arg("site") = e.site, py::arg("unexpected") = e.unexpected, py::arg("fresh") = e.fresh,
-        py::arg("interpreted") = e.interpreted, py::arg("rounds") = e.rounds.count, py::arg("rounds_at") = place_and_caller(e.rounds.where),
-        py::arg("reasons") = reasons));
+        py::arg("interpreted") = e.interpreted, py::arg("rounds") = e.rounds.count,
+        py::arg("rounds_at") = place_and_caller(e.rounds.where), py::arg("reasons") = reasons));
   }
   return out;
 }

@@ -211,7 +211,7 @@ class Executor {
   struct {
     Hash128 key;
     size_t nodes = 0;
-  } last_;  // the graph that ran last
+  } last_;                                                    // the graph that ran last
   LruMap<Hash128, std::shared_ptr<KnownSplit>> splits_{512};  // by the whole graph's key
   Tiers tiers_;                                               // has a lock of its own
   Interpreter* interpreter_ = nullptr;

@@ -112,7 +112,8 @@ std::vector<std::pair<std::string, std::string>> Explainer::words(
 // Whether this compile was to be expected, and why it was needed.
 void Explainer::judge_locked(CompileEvent& e, const Sketch& s) {
   if (s.part) {
-    e.reasons = {{"part", "an op of an interpreted graph that PyTorch's CPU kernels do not compute"}};
+    e.reasons = {
+        {"part", "an op of an interpreted graph that PyTorch's CPU kernels do not compute"}};
     return;
   }
   if (const CompileEvent* first = interpreted_.get(s.key.total)) {
@@ -169,7 +170,8 @@ void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Rea
     e.number = ++count_;
     loud = !s.part && loud_locked(s.site) &&
            (e.unexpected || (e.fresh && value_of(sites_, s.site) > kExpected));
-    if (!s.part && !e.unexpected && !miss.empty()) {  // the first compile of this line here, but not at all
+    if (!s.part && !e.unexpected &&
+        !miss.empty()) {  // the first compile of this line here, but not at all
       e.reasons = std::move(miss);
       e.unexpected = true;
       e.fresh = false;

@@ -25,10 +25,10 @@ struct CompileEvent {
   size_t nodes = 0, arguments = 0, outputs = 0;
   std::string key, nearest{};  // hex; nearest is empty where nothing was known
   std::string site;
-  bool unexpected = false;  // the user's line had compiled before
-  bool fresh = false;       // nothing like it was known: then it is not unexpected
+  bool unexpected = false;   // the user's line had compiled before
+  bool fresh = false;        // nothing like it was known: then it is not unexpected
   bool interpreted = false;  // no compile: a graph that was seen for the first time (exec/tiers.h)
-  Rounds rounds{};          // steps without a sync between them
+  Rounds rounds{};           // steps without a sync between them
   std::vector<Reason> reasons{};
 };
 

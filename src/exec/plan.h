@@ -62,8 +62,8 @@ struct Plan {
   std::string where;
   std::shared_ptr<const Plan> base;  // of a general program's plan: the one that it was made from
   bool straight = false, part = false;  // PlanRequest's
-  Layouts layouts;                   // the request's
-  uint32_t rounds = 0;               // likewise
+  Layouts layouts;                      // the request's
+  uint32_t rounds = 0;                  // likewise
   ir::LocationId rounds_at = 0;
   Placement placement;  // of a program that runs on a mesh
 

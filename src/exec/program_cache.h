@@ -53,8 +53,8 @@ class ProgramCache {
   // its own. `compile` may outlive the call: it owns what it uses, but for the cache's owner.
   ProgramPtr find_or_compile(const Key& key, const std::vector<uint64_t>& signature,
                              const std::function<ProgramPtr()>& compile);
-  // Starts that in a thread of its own, unless the program is there or on its way (false); its error
-  // is dropped.
+  // Starts that in a thread of its own, unless the program is there or on its way (false); its
+  // error is dropped.
   bool compile_beside(const Key& key, const std::function<ProgramPtr()>& compile);
   ProgramPtr find(const Key& key, const std::vector<uint64_t>& signature);
   // The program under `key` where an earlier find() compared its signature (or TORCH_PJRT_VERIFY is

@@ -1,7 +1,7 @@
 // What the torch room takes of PyTorch's internals that no release promises to keep, one function
 // each, with what is assumed of it. Known to hold for PyTorch 2.13.0, 2.14.1 and 2.15.0; a
-// release that differs gets its branch here, by TORCH_VERSION_MINOR. The table of its names in Python is
-// torch_pjrt/_compat.py. No state of its own: any thread, but where said.
+// release that differs gets its branch here, by TORCH_VERSION_MINOR. The table of its names in
+// Python is torch_pjrt/_compat.py. No state of its own: any thread, but where said.
 #pragma once
 #include <ATen/SequenceNumber.h>
 #include <ATen/ThreadLocalPythonObjects.h>

@@ -76,7 +76,7 @@ class Alias final : public c10::StorageImpl {
   ir::Type type;                  // element type and logical sizes of the root value
   std::unique_ptr<Dims> strides;  // null: row-major
   c10::Device device;
-  uint64_t id = 0;  // ascends in the arena; never reused; constant once it is there
+  uint64_t id = 0;               // ascends in the arena; never reused; constant once it is there
   const ir::LocationId made_at;  // the user's line, for messages
 
   using Pending = AliasState::Pending;

@@ -343,3 +343,43 @@ print(torch_pjrt.metrics.counters().get("SplitSync", 0))
 def test_a_loop_keeps_its_body_where_a_long_graph_is_split() -> None:
     """Segments are copies of their nodes."""
     assert int(run(SPLIT, TORCH_PJRT_SPLIT_NODES="64")) > 0
+
+
+# ---- told -----------------------------------------------------------------------------------
+
+
+def test_an_interpreted_graph_is_explained_and_so_is_its_compile_later() -> None:
+    """By the nearest graph known, though nothing was compiled yet."""
+
+    def step(n: int) -> None:
+        x = torch.ones(n, device="xla")
+        torch_pjrt.sync()
+        y = x.mul(0.375).cosh()
+        torch_pjrt.sync()
+        del y
+
+    with torch_pjrt.tiers("on"):
+        for _ in range(3):
+            step(17)
+        step(18)
+        told = torch_pjrt.explain().new_graphs[-1]
+        assert (told.interpreted, told.unexpected, told.seconds) == (True, True, 0.0)
+        assert "f32[17] -> f32[18]" in told.reasons[0].text
+        assert "interpreted: seen once" in str(told)
+        assert str(told.reasons[0]) in str(torch_pjrt.explain())
+        for _ in range(8):  # of two graphs at a line each is compiled beside its eighth
+            step(18)
+        compiled = torch_pjrt.explain().recompiles[-1]
+    assert compiled.key == told.key
+    assert compiled.reasons == told.reasons
+
+
+def test_the_last_graph_is_the_interpreted_one() -> None:
+    """It has its text, and no program."""
+    with torch_pjrt.tiers("on"):
+        y = torch.ones(19, device="xla").mul(0.625).acosh()
+        torch_pjrt.sync()
+    g = torch_pjrt.graph.last()
+    assert "aten::acosh" in g.text
+    assert g.program() is None
+    del y
