@@ -159,10 +159,12 @@ class Interpreted:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything so far. `new_graphs`: what was interpreted when it was seen for the first time
-    (of a line's graphs the first eight, then each power of two). `on_cpu`: how often each op ran on the CPU, in a cut or in the program.
+    """Everything so far.
 
-    `shardings`: live tensors that are on meshes (spmd); `collectives`: of the programs there.
+    `new_graphs`: what was interpreted when it was seen for the first time (of a line's graphs the
+    first 32, then each power of two). `on_cpu`: how often each op ran on the CPU, in a cut or in
+    the program. `shardings`: live tensors that are on meshes (spmd); `collectives`: of the programs
+    there.
     """
 
     compiles: tuple[Compile, ...] = ()

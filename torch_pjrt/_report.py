@@ -43,7 +43,8 @@ def _compile(c: Compile) -> Json:
     reasons = [
         {"kind": r.kind, "text": r.text, "source": _source(r.place)} for r in c.reasons[:8]
     ] + [{"kind": r.kind, "text": r.text} for r in c.reasons[8:20]]
-    kept = ("number", "seconds", "nodes", "key", "nearest", "site", "unexpected", "fresh", "interpreted")
+    kept = ("number", "seconds", "nodes", "key", "nearest", "site")
+    kept += ("unexpected", "fresh", "interpreted")
     return {k: getattr(c, k) for k in kept} | {"reasons": reasons}
 
 
@@ -114,7 +115,7 @@ def _graph(g: Graph, site: str = "") -> Json:
 def _graphs(e: Explanation) -> Json:
     """The graphs of the newest compiles, by the first 16 digits of their keys."""
     found: Json = {}
-    for c in reversed(sorted([*e.compiles, *e.new_graphs], key=lambda c: c.number)):
+    for c in sorted([*e.compiles, *e.new_graphs], key=lambda c: c.number, reverse=True):
         if c.key[:16] not in found and (record := _C.graph_record(c.key)):
             found[c.key[:16]] = _graph(Graph(*record), c.site)
         if len(found) == _KEPT_GRAPHS:
