@@ -43,9 +43,8 @@ def _compile(c: Compile) -> Json:
     reasons = [
         {"kind": r.kind, "text": r.text, "source": _source(r.place)} for r in c.reasons[:8]
     ] + [{"kind": r.kind, "text": r.text} for r in c.reasons[8:20]]
-    kept = ("number", "seconds", "nodes", "key", "nearest", "site")
-    kept += ("unexpected", "fresh", "interpreted")
-    return {k: getattr(c, k) for k in kept} | {"reasons": reasons}
+    kept = "number seconds nodes key nearest site unexpected fresh interpreted"
+    return {k: getattr(c, k) for k in kept.split()} | {"reasons": reasons}
 
 
 def _read(r: Read) -> Json:
