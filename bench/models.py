@@ -1,7 +1,11 @@
-"""The three models that training is measured with: an MLP, a ResNet-18 for small images, a GPT."""
+"""The models that training is measured with.
+
+An MLP, a ResNet-18 for small images, a GPT, and those of more_models.py.
+"""
 
 from collections.abc import Callable
 
+import more_models
 import torch
 from drift import network
 from torch import nn
@@ -105,4 +109,24 @@ def gpt(device: str) -> Training:
     return Training(GPT(), lambda p: torch.optim.AdamW(p, lr=3e-4), batches, device)
 
 
-MODELS: dict[str, Callable[[str], Training]] = {"mlp": mlp, "gpt": gpt, "resnet": resnet}
+def classifies(make: Callable[[], nn.Module], *sizes: int) -> Callable[[str], Training]:
+    """Training of a classifier on batches of those sizes, SGD with momentum."""
+
+    def training(device: str) -> Training:
+        batches = [(torch.randn(*sizes), torch.randint(0, 10, sizes[:1])) for _ in range(4)]
+        return Training(
+            make(), lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9), batches, device
+        )
+
+    return training
+
+
+MODELS: dict[str, Callable[[str], Training]] = {
+    "mlp": mlp,
+    "gpt": gpt,
+    "resnet": resnet,
+    "resnet18": classifies(more_models.resnet18, 8, 3, 64, 64),
+    "densenet": classifies(more_models.DenseNet, 8, 3, 64, 64),
+    "mobilenet": classifies(more_models.mobilenet, 8, 3, 64, 64),
+    "lstm": classifies(more_models.Recurrent, 32, 64, 256),
+}
