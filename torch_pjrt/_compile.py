@@ -94,8 +94,8 @@ def _compile(
 def _check_devices(gm: torch.fx.GraphModule) -> None:
     """RuntimeError, as eager's, for a convolution of tensors on several devices.
 
-    FakeTensor knows such a mistake of other ops; its convolution takes the input's device (PyTorch
-    2.13, any device). tests/python/test_compile.py has the reproducer.
+    FakeTensor knows such a mistake of other ops; before PyTorch 2.15 its convolution takes the
+    input's device. tests/python/test_compile.py has the reproducer.
     """
     ops = (torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default)
     for n in gm.graph.nodes:
