@@ -211,8 +211,8 @@ void Executor::explain_interpreted(const Plan& plan, int64_t graphs) {
   if (record) records_.put(plan.key.total, std::move(record));
 }
 
-// Behind the small graphs: interpreted until it came as often as its line needs (Tiers::count); the
-// last time while its program is compiled.
+// Behind the small graphs: interpreted until it came as often as its line needs (Tiers::count). The
+// last time its compile begins, in a thread of its own, while Python goes on.
 std::optional<SyncResult> Executor::interpret_any(const PlanPtr& plan, Tier tier) {
   bool wanted =
       tier == Tier::kOn || (tier == Tier::kVarying && tiers_.compiled_before(plan->where));
@@ -222,11 +222,14 @@ std::optional<SyncResult> Executor::interpret_any(const PlanPtr& plan, Tier tier
     return std::nullopt;
   if (seen == 0 && is_stored(*plan)) return std::nullopt;
   if (seen == 0) explain_interpreted(*plan, graphs);
-  if (seen + 1 == needed) compile_beside(*plan);
   std::vector<const Node*> nodes;
   for (const Node* n : plan->graph.order)
     if (n->role() == ir::Role::kInterior) nodes.push_back(n);
-  return interpret_whole(*plan, nodes);
+  SyncResult result = interpret_whole(*plan, nodes);
+  // Behind it, not beside: kernels that share their processors with a compiler take five times as
+  // long (OpenMP's threads wait for each other), and both together the most memory.
+  if (seen + 1 == needed) compile_beside(*plan);
+  return result;
 }
 
 std::optional<SyncResult> Executor::interpret(const PlanPtr& plan) {

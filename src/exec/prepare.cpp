@@ -139,7 +139,11 @@ void Executor::compile_beside(const Plan& plan) {
   tiers_.compiles(plan.where);
   std::shared_ptr<Job> job = job_of(plan);
   job->counted = true;
-  if (cache_.compile_beside(job->key, [this, job] { return compile(*job); })) begun().add();
+  auto run = [this, job] {
+    trim_heap();  // of what interpreting took, which malloc kept: a compile takes as much again
+    return compile(*job);
+  };
+  if (cache_.compile_beside(job->key, run)) begun().add();
 }
 
 bool Executor::is_stored(const Plan& plan) {
