@@ -150,12 +150,20 @@ void Explainer::interpreted(Sketch s, size_t nodes) {
   CompileEvent e = event_of(s, nodes, 0);
   e.interpreted = true;
   std::lock_guard lock(mu_);
-  judge_locked(e, s);
   e.number = ++count_;
-  ++value_of(sites_, s.site);
-  keep_locked(e);
-  interpreted_.put(s.key.total, std::move(e));
-  known_.put(s.key.total, std::move(s));
+  unjudged_.emplace_back(std::move(e), std::move(s));
+  if (unjudged_.size() > kKept) unjudged_.pop_front();
+}
+
+void Explainer::judge_interpreted_locked() {
+  for (auto& [e, s] : unjudged_) {
+    judge_locked(e, s);
+    ++value_of(sites_, s.site);
+    keep_locked(e);
+    interpreted_.put(s.key.total, std::move(e));
+    known_.put(s.key.total, std::move(s));
+  }
+  unjudged_.clear();
 }
 
 void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Reason> miss) {
@@ -166,6 +174,7 @@ void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Rea
     std::lock_guard lock(mu_);
     s.torch = torch_;
     s.ours = ours_;
+    if (!s.part) judge_interpreted_locked();
     judge_locked(e, s);
     e.number = ++count_;
     loud = !s.part && loud_locked(s.site) &&
@@ -189,6 +198,7 @@ void Explainer::compiled(Sketch s, size_t nodes, double seconds, std::vector<Rea
 void Explainer::remember(Sketch s) {
   if (s.part) return;
   std::lock_guard lock(mu_);
+  judge_interpreted_locked();
   ++value_of(sites_, s.site);
   if (!known_.get(s.key.total)) known_.put(s.key.total, std::move(s));
 }
@@ -202,6 +212,7 @@ RunsPtr Explainer::runs_of(const Hash128& key) {
 
 std::vector<CompileEvent> Explainer::events() {
   std::lock_guard lock(mu_);
+  judge_interpreted_locked();
   return {events_.begin(), events_.end()};
 }
 
@@ -209,6 +220,7 @@ std::vector<ir::LocationId> Explainer::lines_of(std::string_view op) {
   std::map<ir::LocationId, int> count;
   {
     std::lock_guard lock(mu_);
+    judge_interpreted_locked();
     for (const auto& [key, sketch] : known_)
       for (const Sketch::Op& o : sketch.ops)
         if (o.where && std::string_view(o.name).find(op) != std::string_view::npos)
@@ -230,6 +242,7 @@ std::unordered_map<Hash128, int64_t> Explainer::runs() {
 
 void Explainer::clear() {
   std::lock_guard lock(mu_);
+  judge_interpreted_locked();  // known graphs stay
   events_.clear();
   for (auto& [key, n] : runs_) n->store(0, std::memory_order_relaxed);
 }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/lock_order.h"
@@ -65,6 +66,7 @@ class Explainer {
   bool loud_locked(const std::string& site);
   void judge_locked(CompileEvent& e, const Sketch& s);
   void keep_locked(const CompileEvent& e);
+  void judge_interpreted_locked();  // in their order, before anything else is judged or told
   std::string advice_locked(const CompileEvent& e);
 
   RankedMutex<LockRank::kExplainer> mu_;
@@ -75,6 +77,8 @@ class Explainer {
   LruMap<Hash128, RunsPtr> runs_{kKeys};
   std::deque<CompileEvent> events_;  // the newest 1,000
   LruMap<Hash128, CompileEvent> interpreted_{kSites};
+  // Interpreted graphs that nobody asked about yet: judging takes longer than some of them do.
+  std::deque<std::pair<CompileEvent, Sketch>> unjudged_;
   LruMap<std::string, bool> reported_miss_{kSites};
   uint64_t count_ = 0;
   std::string torch_, ours_;
