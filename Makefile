@@ -80,10 +80,11 @@ wheel: $(WHEEL_ENV)/.installed build/.system
 	    --wheel-dir dist build/wheelhouse/*.whl
 	$(WHEEL_PY) tools/check_wheel.py dist $(TORCHES)
 
-# `make python-3.12`: the wheel of another Python, and the quick tests with it, installed.
+# `make python-3.12`: the wheel of another Python, and the quick tests with it, installed beside this
+# release (of the newest one PyPI has a CUDA build of gigabytes).
 PYTHONS := 3.12 3.13
 OTHER_PYTHONS := $(PYTHONS:%=python-%)
-PYTHON_TORCHES ?= $(TORCHES)
+PYTHON_TORCHES ?= 2.14.1
 .PHONY: $(OTHER_PYTHONS)
 $(OTHER_PYTHONS): python-%:
 	@MAKE="$(MAKE)" tools/other_python.sh $* "$(PYTHON_TORCHES)" $(QUICK) \
@@ -135,7 +136,7 @@ COMPUTING := tests/cases $(addprefix tests/python/test_,$(addsuffix .py,ops lowe
 # Budgets come first, while the machine is at rest; all stages run, whichever fail.
 .PHONY: nightly nightly-pytest
 nightly: build
-	@MAKE="$(MAKE)" CHECK=--check N=2000 PYTHON_TORCHES=2.14.1 \
+	@MAKE="$(MAKE)" CHECK=--check N=2000 \
 	  tools/stages.sh -k bench wheel sdist nightly-pytest \
 	  $(OTHER_PYTHONS) conformance tsan fuzz tiers $(OTHER_WHEELS:%=suite-%)
 nightly-pytest: build

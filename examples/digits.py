@@ -113,9 +113,9 @@ def train(data: Data, epochs: int, seed: int) -> tuple[Trainer, Trainer]:
     generator, start = torch.Generator().manual_seed(seed), time.perf_counter()
     for epoch in range(1, epochs + 1):
         batches = data.batches(generator)
-        for x, y in batches:
-            xla.step(x, y)
-            cpu.step(x, y)
+        for trainer in (xla, cpu):  # in turns of an epoch: neither's threads wait beside the other's
+            for x, y in batches:
+                trainer.step(x, y)
         losses, _ = xla.read_losses(), cpu.read_losses()
         loss, right = sum(losses) / len(losses), xla.accuracy(data.test_x, data.test_y)
         seconds = time.perf_counter() - start
