@@ -113,7 +113,10 @@ def train(data: Data, epochs: int, seed: int) -> tuple[Trainer, Trainer]:
     generator, start = torch.Generator().manual_seed(seed), time.perf_counter()
     for epoch in range(1, epochs + 1):
         batches = data.batches(generator)
-        for trainer in (xla, cpu):  # in turns of an epoch: neither's threads wait beside the other's
+        for trainer in (
+            xla,
+            cpu,
+        ):  # in turns of an epoch: neither's threads wait beside the other's
             for x, y in batches:
                 trainer.step(x, y)
         losses, _ = xla.read_losses(), cpu.read_losses()
