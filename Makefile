@@ -172,11 +172,10 @@ fuzz: build
 
 # CHECK=--check: a figure over its budget fails, once all have been printed.
 CHECK ?=
-GATED := recording eager_mode memory compile spmd collectives long_graphs kernels varying
+GATED := recording eager_mode memory compile spmd collectives long_graphs kernels varying optimizers
 bench: build
 	@failed=; for b in $(GATED); do $(PY) bench/$$b.py $(CHECK) || failed="$$failed $$b"; done; \
 	$(PY) bench/plugins.py eager lammps-jax-pjrt-cpu $(CHECK) || failed="$$failed plugins"; \
-	$(PY) bench/optimizers.py; \
 	test -z "$$failed" || { echo "over budget:$$failed"; exit 1; }
 
 # The reference of the public names, from their docstrings: docs/api.md

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 
+import programs_only  # noqa: F401 - before torch_pjrt
 import torch
 import torch.distributed as dist
 from gate import Gate

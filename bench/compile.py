@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import programs_only  # noqa: F401 - before torch_pjrt
 import torch
 import torch.nn.functional as F
 from gate import Gate

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+import programs_only  # noqa: F401 - before torch_pjrt
 import torch
 import torch.nn.functional as F
 
