@@ -6,7 +6,7 @@
 //   varying  also whatever graph a line brings that compiled another one before
 //   on       also every other graph that was never seen
 // Occurrences are counted, never time, so that a run is the same each time. A small graph is
-// compiled when it comes back. Of others the second one starts their compile beside it, and the
+// compiled when it comes back. Of others the second one starts their compile behind it, and the
 // third waits for that; but where a line brings different graphs the 8th does (of two), or the
 // 32nd: a compile costs what a few hundred interpretations save, and a graph that comes among
 // others may not come that often. Counts are those of the process. Thread-safe.
