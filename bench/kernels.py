@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import programs_only  # noqa: F401 - before torch_pjrt
 from gate import Gate
 
 os.environ.setdefault("TORCH_PJRT_CACHE", "off")
-os.environ.setdefault("TORCH_PJRT_TIERS", "off")
 os.environ.setdefault("TORCH_PJRT_VERBOSE", "0")
 
 Op = Callable[..., Any]

@@ -13,10 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import programs_only  # noqa: F401 - before torch_pjrt
 from gate import Gate
-
-# What compiles is what is measured: with the default a first run is interpreted (docs/tiers.md).
-os.environ.setdefault("TORCH_PJRT_TIERS", "off")
 
 Run = Callable[[], Any]
 

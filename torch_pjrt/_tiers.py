@@ -25,6 +25,9 @@ class tiers(ContextDecorator):  # noqa: N801 - used like torch.no_grad
         _C.exchange_thread_tier(_C.exchange_thread_tier(setting))  # raises here for a wrong one
         self._before: list[str] = []
 
+    def _recreate_cm(self) -> "tiers":  # a decorated function may run in several threads
+        return tiers(self._setting)
+
     def __enter__(self) -> "tiers":
         self._before.append(_C.exchange_thread_tier(self._setting))
         return self

@@ -92,8 +92,8 @@ bool is_sharded(const ir::Graph& g) {
   return false;
 }
 
-// Of a line's graphs the first ones, then every power of two: a sketch takes a pass over the graph
-// and one over all known sketches, texts take longer.
+// Of a line's graphs the first ones, then every power of two: a sketch takes a pass over the graph,
+// and texts take longer.
 constexpr int64_t kExplained = 32, kKeptAsText = 8;
 bool is_explained(int64_t graphs) {
   return graphs <= kExplained || std::has_single_bit(static_cast<uint64_t>(graphs));

@@ -168,7 +168,7 @@ ProgramPtr Executor::compile(const Job& job) {
   int64_t start = probe::now_ns();
   program->executable = disk_.load(job.client, stored);
   program->from_disk = program->executable != nullptr;
-  if (program->from_disk == job.counted) begun().add(job.counted ? -1 : 1);
+  begun().add(int{!program->from_disk} - int{job.counted});  // what it is, less what was counted
   if (!program->from_disk) {
     client::CompileRequest request{
         .module = job.module, .outputs = job.outputs, .device = job.device};

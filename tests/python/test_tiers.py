@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -244,6 +245,35 @@ def test_another_word_is_refused_and_changes_nothing() -> None:
         torch_pjrt.tiers("")
 
 
+def test_a_decorated_function_has_its_setting_in_each_thread() -> None:
+    """One that ends while it runs elsewhere puts back its own thread's."""
+    entered, release = threading.Event(), threading.Event()
+
+    @torch_pjrt.tiers("off")
+    def inside(body: Callable[[], None]) -> None:
+        body()
+
+    def other_body() -> None:
+        entered.set()
+        release.wait(60)
+
+    def other() -> None:
+        with torch_pjrt.tiers("small"):
+            inside(other_body)
+
+    thread = threading.Thread(target=other)
+
+    def first_body() -> None:
+        thread.start()
+        entered.wait(60)
+
+    with torch_pjrt.tiers("on"):
+        inside(first_body)  # ends while the other thread is inside
+        assert torch_pjrt._C.exchange_thread_tier("on") == "on"
+    release.set()
+    thread.join(120)
+
+
 def test_a_compile_beside_is_counted_when_it_is_handed_over() -> None:
     """So that counts depend on occurrences, not on time."""
     counts = []
@@ -269,7 +299,7 @@ def test_torch_pjrt_compile_is_a_program_from_the_first_call_on() -> None:
 # ---- loops and branches ---------------------------------------------------------------------
 
 
-def recurrent(device: str, glue: bool = False) -> list[torch.Tensor]:
+def recurrent(device: str) -> list[torch.Tensor]:
     """An LSTM's results and gradients among other ops."""
     torch.manual_seed(0)
     net = torch.nn.LSTM(5, 7, batch_first=True)
@@ -278,10 +308,7 @@ def recurrent(device: str, glue: bool = False) -> list[torch.Tensor]:
     torch_pjrt.sync()
     y, (h, _) = net((x * 1.5).exp())
     (y.sigmoid().sum() + h.sum()).backward()
-    ids = torch.arange(6, device=device) * 2
-    return [
-        t.detach().cpu() for t in (y, h, x.grad, net.weight_hh_l0.grad, *([ids] if glue else []))
-    ]
+    return [t.detach().cpu() for t in (y, h, x.grad, net.weight_hh_l0.grad)]
 
 
 def test_a_loop_in_an_interpreted_graph_is_a_program_of_its_own() -> None:
